@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from minigraph.errors import ProgramError
 from minigraph.ir import Program
+from minigraph.parallel.verifying import verify
 from minigraph.passes.collective import GradAllReduce, broadcast_parameters
 from minigraph.passes.shards import ShardBatch, count_steps
 
@@ -34,6 +35,13 @@ class DataParallel(GradAllReduce):
     exact : bool
         Whether to compute shard by shard, and to have executors make no rewrite that changes a bit.
 
+    Raises
+    ------
+    ProgramError
+        If the program has no backward pass, or cannot be divided into shards.
+    VerifyError
+        If ranks would not train as one does, see `minigraph.parallel.verify`.
+
     Examples
     --------
     >>> import minigraph as fluid
@@ -44,8 +52,13 @@ class DataParallel(GradAllReduce):
     ...     clip = fluid.clip.GradientClipByGlobalNorm(1.0)
     ...     _ = fluid.optimizer.SGD(0.1, grad_clip=clip).minimize(loss)
     >>> twin = DataParallel(ranks=4)(main)
-    >>> print(fluid.diff(main, twin))  # doctest: +ELLIPSIS
-    ...
+    >>> for line in str(fluid.diff(main, twin)).splitlines():
+    ...     if line.startswith("+"):
+    ...         print(line)
+    +   mean_0.tmp_0@GRAD = scale(X=mean_0.tmp_0@GRAD) {scale=0.25, role='backward'}
+    +   fc_0.w_0@GRAD = c_sync_calc_stream(X=fc_0.w_0@GRAD) {role='backward'}
+    +   fc_0.w_0@GRAD = c_allreduce_sum(X=fc_0.w_0@GRAD) {role='backward'}
+    +   fc_0.w_0@GRAD = c_sync_comm_stream(X=fc_0.w_0@GRAD) {role='backward'}
     """
 
     shards: int = 0
@@ -63,11 +76,14 @@ class DataParallel(GradAllReduce):
         return self.shards or self.ranks
 
     def apply(self, program: Program) -> bool:
-        if not self.exact:
-            return super().apply(program)
-        changed = ShardBatch(self._shards // self.ranks).apply(program)
-        program.is_exact = True
-        return super().apply(program) or changed
+        changed = False
+        if self.exact:
+            changed = ShardBatch(self._shards // self.ranks).apply(program)
+            program.is_exact = True
+        changed = super().apply(program) or changed
+        if self.ranks > 1:
+            verify(program, statistics="local")
+        return changed
 
     def prepare(self, startup: Program) -> None:
         """Let every rank start with the parameters of rank 0."""

@@ -1,0 +1,270 @@
+"""Refuse programs of several ranks whose numbers are not those of one rank: what each value is, followed through."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Sequence
+from itertools import zip_longest
+
+from minigraph.errors import VerifyError
+from minigraph.ir import Operator, Program, Role, Variable
+from minigraph.opdef import EMPTY, is_update
+from minigraph.passes.collective import SNAPSHOT
+from minigraph.passes.rewriting import is_random
+from minigraph.support.public import public
+
+
+class Spread(enum.Enum):
+    """What the ranks' values of a variable have to do with each other."""
+
+    REPLICATED = "the same on every rank"
+    LOCAL = "of the samples of one rank"
+    PARTIAL = "one rank's part of a sum over ranks"
+    SHARD = "one rank's part of the elements"
+    SQUARES = "a sum over one rank's part of the elements"
+    MAXIMUM = "a maximum over one rank's part of the elements"
+
+
+R, LOCAL, PARTIAL, SHARD = Spread.REPLICATED, Spread.LOCAL, Spread.PARTIAL, Spread.SHARD
+
+_LINEAR = frozenset({
+    "assign", "cast", "scale", "sum", "elementwise_add", "elementwise_sub", "c_sync_calc_stream",
+    "c_sync_comm_stream", "concat", "split", "stack", "unstack", "slice", "reshape", "reshape2", "squeeze",
+    "squeeze2", "unsqueeze", "unsqueeze2", "flatten", "flatten2", "transpose", "transpose2",
+    "merge_selected_rows", "get_tensor_from_selected_rows", "reduce_sum", "reduce_mean", "mean",
+})  # fmt: skip
+"""Operators of whose results the sum over ranks is the result of the sums."""
+_PRODUCTS = frozenset({"elementwise_mul", "elementwise_div", "mul", "matmul"})
+"""Operators that are linear in X where Y is replicated."""
+_CLIPS = frozenset({
+    "clip", "clip_by_norm", "clip_by_global_norm", "clip_factor", "global_norm", "squared_l2_norm", "norm",
+    "p_norm", "sqrt", "square",
+})  # fmt: skip
+
+
+@public
+def verify(program: Program, *others: Program, statistics: str = "global") -> None:
+    """Raise unless a program of one of several ranks computes what one rank with all samples would.
+
+    What is fed is local to a rank, parameters are the same on every rank, and the gradient of a parameter is one rank's
+    part of a sum until it is summed over the ranks. From there each operator says what its results are.
+
+    Parameters
+    ----------
+    program : Program
+        The program of rank 0, as `DataParallel` makes it.
+    others : Program
+        Those of the other ranks, if they differ: all must make the same exchanges in the same order.
+    statistics : {'global', 'local'}
+        Whether what the forward pass keeps, such as the statistics of a batch norm, is to be that of all samples.
+
+    Raises
+    ------
+    VerifyError
+        It names the operator, what is wrong, and what to do.
+
+    Examples
+    --------
+    >>> import minigraph as fluid
+    >>> from minigraph import parallel
+    >>> main = fluid.Program()
+    >>> with fluid.program_guard(main):
+    ...     loss = fluid.layers.mean(fluid.layers.fc(fluid.data("x", [None, 2]), 1, bias_attr=False))
+    ...     _ = fluid.optimizer.SGD(0.1).minimize(loss)
+    >>> parallel.verify(parallel.DataParallel(ranks=2)(main))
+    >>> parallel.verify(main)  # doctest: +IGNORE_EXCEPTION_DETAIL
+    Traceback (most recent call last):
+    VerifyError: sgd updates fc_0.w_0 by one rank's part of its gradient
+    """
+    _Check(program, statistics == "local").run()
+    for rank, other in enumerate(others, 1):
+        _check_order(program, other, rank)
+
+
+def _check_order(program: Program, other: Program, rank: int) -> None:
+    """Raise unless two ranks make the same exchanges in the same order."""
+    for mine, theirs in zip_longest(_exchanges(program), _exchanges(other)):
+        shown = [None if op is None else (op.type, op.inputs, op.attr("ring_id")) for op in (mine, theirs)]
+        if shown[0] != shown[1]:
+            raise VerifyError(
+                f"rank 0 and rank {rank} exchange in different order", op=mine or theirs,
+                law="all ranks make the same exchanges in the same order",
+                details=[f"rank 0: {mine or 'nothing more'}", f"rank {rank}: {theirs or 'nothing more'}"],
+                hint="Make the programs of all ranks from one program, without conditions on the rank.",
+            )  # fmt: skip
+
+
+def _exchanges(program: Program) -> list[Operator]:
+    kinds = ("c_allreduce", "c_broadcast", "c_allgather", "c_reducescatter", "merged_c_")
+    return [op for op in program.global_block().ops if op.type.startswith(kinds)]
+
+
+class _Check:
+    """One walk over a program."""
+
+    def __init__(self, program: Program, keeps_local: bool) -> None:
+        self.block = program.global_block()
+        self.keeps_local = keeps_local
+        self.is_local_sgd = any(name.endswith(SNAPSHOT) for name in self.block.vars)
+        self.spread: dict[str, Spread] = {name: LOCAL for name, var in self.block.vars.items() if var.is_data}
+        self.reduced: dict[str, Operator] = {}
+        """Names whose latest value was summed over the ranks, and by what."""
+        self.later = {op.inputs["X"][0] for op in _exchanges(program)}
+
+    def run(self) -> None:
+        for op in self.block.ops:
+            self._visit(op)
+
+    def of(self, name: str) -> Spread:
+        return self.spread.get(name, R)
+
+    def _visit(self, op: Operator) -> None:
+        if op.type.startswith("c_") or op.type == "merged_c_allreduce_sum":
+            found = self._exchanged(op)
+        elif is_update(op.definition):
+            self._check_update(op)
+            found = LOCAL if self.is_local_sgd else self.of(op.input("Param")[0])
+        else:
+            found = self._computed(op)
+        pairs = set(op.role_vars[1::2]) if op.role & Role.BACKWARD else set()
+        for name in op.output_arg_names:
+            if name == EMPTY:
+                continue
+            self.spread[name] = PARTIAL if name in pairs and found is LOCAL else found
+            if found is LOCAL:
+                self._check_kept(op, self.block.find_var(name))
+            if not op.type.startswith(("c_", "merged_c_")):
+                self.reduced.pop(name, None)
+
+    def _computed(self, op: Operator) -> Spread:
+        """The spread of what an operator computes; raise where that is the number of one rank taken for all."""
+        given = {slot: [self.of(name) for name in names if name != EMPTY] for slot, names in op.inputs.items()}
+        kinds = {kind for each in given.values() for kind in each}
+        if op.role & Role.BACKWARD and op.role & Role.LOSS:
+            return LOCAL  # flows through the samples of one rank
+        if op.role & Role.BACKWARD and op.type in _CLIPS and LOCAL in kinds:
+            raise self._wrong(
+                op, "clips a gradient inside the backward pass, which is divided by the number of ranks there",
+                "the threshold depends on how many ranks there are",
+                "Multiply the threshold by 1 / ranks, or clip the gradients of parameters, after their sum.",
+            )  # fmt: skip
+        if PARTIAL in kinds:
+            return self._of_partial(op, given, kinds)
+        if kinds & {SHARD, Spread.SQUARES, Spread.MAXIMUM}:
+            return self._of_shard(op, kinds)
+        if LOCAL in kinds or (is_random(op.type) and not op.inputs):
+            return LOCAL
+        return R
+
+    def _of_partial(self, op: Operator, given: dict[str, list[Spread]], kinds: set[Spread]) -> Spread:
+        if op.type in _LINEAR and kinds == {PARTIAL}:
+            return PARTIAL
+        if op.type in _PRODUCTS and given["X"] == [PARTIAL] and given.get("Y") == [R]:
+            return PARTIAL
+        if op.type in ("sum", "elementwise_add", "elementwise_sub"):
+            raise self._wrong(
+                op, f"adds {_which(op, self, R) or 'another value'}, the same on every rank, to one rank's part",
+                "the sum over ranks then has it once for each rank",
+                "Add it after the gradient is summed over the ranks, as decays and accumulated gradients must be.",
+            )  # fmt: skip
+        name = next(name for name in op.input_arg_names if self.of(name) is PARTIAL)
+        if op.role & Role.BACKWARD and op.type in _CLIPS:
+            raise self._wrong(
+                op, f"clips {name} before it is summed over the ranks, as an error_clip of a parameter does",
+                "the original's transpiler does not even sum it then",
+                "Give the parameter a gradient clip in place of the error_clip, or clip an activation.",
+            )  # fmt: skip
+        raise self._wrong(
+            op, f"needs all of {name}, but gets one rank's part of the sum", "each rank then clips by its own norm",
+            "Sum the gradient over the ranks first: c_allreduce_sum, as DataParallel inserts it, in front of this.",
+        )  # fmt: skip
+
+    def _of_shard(self, op: Operator, kinds: set[Spread]) -> Spread:
+        if op.type in ("squared_l2_norm", "reduce_sum") and kinds == {SHARD}:
+            return Spread.SQUARES
+        if op.type == "reduce_max" and kinds == {SHARD}:
+            return Spread.MAXIMUM
+        if kinds <= {SHARD, R}:
+            if op.type in _CLIPS - {"clip", "square", "sqrt"}:
+                raise self._wrong(
+                    op, "takes the norm of one rank's part of the elements", "each rank then has another norm",
+                    "Sum the squares of all parts (squared_l2_norm, then c_allreduce_sum), and take the root.",
+                )  # fmt: skip
+            return SHARD
+        (kind,) = (kinds - {R, SHARD}) or {SHARD}
+        if op.type in _LINEAR and kinds == {kind}:
+            return kind
+        raise self._wrong(
+            op, f"needs a value of all ranks, but gets {kind.value}", "each rank then has another norm",
+            "Put c_allreduce_sum (for a maximum c_allreduce_max) in front of it.",
+        )  # fmt: skip
+
+    def _exchanged(self, op: Operator) -> Spread:
+        if op.type.startswith("c_sync"):
+            return self.of(op.input("X")[0])
+        if op.type.startswith("c_broadcast") or op.type == "c_allgather":
+            return R
+        for name in op.inputs.get("X", ()):
+            self._check_reduced(op, name, self.of(name))
+            self.reduced[name] = op
+        return SHARD if op.type == "c_reducescatter" else R
+
+    def _check_reduced(self, op: Operator, name: str, kind: Spread) -> None:
+        before = self.reduced.get(name)
+        if kind is R and before is not None:
+            raise self._wrong(
+                op, f"sums {name} over the ranks, which {before.type} has done already",
+                "the gradient is then multiplied by the number of ranks",
+                "Leave one of the two out.", [f"before: {before}"],
+            )  # fmt: skip
+        if kind is R and op.type != "c_allreduce_max":
+            raise self._wrong(
+                op, f"sums {name} over the ranks, where it is the same", "the sum is multiplied by the number of ranks",
+                "Leave it out, or divide it by the number of ranks.",
+            )  # fmt: skip
+        if kind is Spread.MAXIMUM and op.type != "c_allreduce_max":
+            raise self._wrong(
+                op,
+                f"sums {name}, the maximum over each rank's part",
+                "a maximum norm is no sum",
+                "Use c_allreduce_max.",
+            )
+        if kind in (PARTIAL, Spread.SQUARES) and op.type == "c_allreduce_max":
+            raise self._wrong(
+                op, f"takes the maximum of {name}, one rank's part of a sum", "the parts add up", "Use c_allreduce_sum."
+            )
+
+    def _check_update(self, op: Operator) -> None:
+        param = op.input("Param")[0]
+        for name in op.inputs["Grad"]:
+            kind = self.of(name)
+            if kind is R or self.is_local_sgd or (kind is SHARD and self.of(param) is SHARD):
+                continue
+            if name in self.later:
+                raise self._wrong(
+                    op, f"updates {param} before {name} is summed over the ranks",
+                    "parameters of ranks then drift apart", "Put it behind the c_allreduce_sum of the gradient.",
+                )  # fmt: skip
+            raise self._wrong(
+                op, f"updates {param} by one rank's part of its gradient", "parameters of ranks then drift apart",
+                f"Sum {name} over the ranks: apply DataParallel to the program, or insert c_allreduce_sum.",
+            )  # fmt: skip
+
+    def _check_kept(self, op: Operator, var: Variable | None) -> None:
+        if var is None or not var.persistable or self.keeps_local or self.is_local_sgd:
+            return
+        raise self._wrong(
+            op, f"keeps {var.name}, which is of the samples of one rank", "statistics of ranks then differ",
+            "Average it over the ranks, or say verify(program, statistics='local') if each rank's own are meant.",
+        )  # fmt: skip
+
+    def _wrong(self, op: Operator, what: str, why: str, hint: str, details: Sequence[str] = ()) -> VerifyError:
+        return VerifyError(f"{op.type} {what}: {why}", op=op, law=_LAW, details=[str(op), *details], hint=hint)
+
+
+_LAW = "what ranks take for the same is the same on every rank"
+
+
+def _which(op: Operator, check: _Check, kind: Spread) -> str:
+    """The inputs of a kind."""
+    return ", ".join(name for name in op.input_arg_names if check.of(name) is kind)

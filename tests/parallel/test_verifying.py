@@ -1,0 +1,253 @@
+"""Programs of several ranks that are wrong, each refused with the operator and the fix."""
+
+import re
+
+import pytest
+
+import minigraph as fluid
+from minigraph import layers, parallel
+from minigraph.errors import VerifyError
+from minigraph.ir import Role
+from minigraph.parallel import DataParallel
+from minigraph.passes import GradAllReduce
+
+RIGHT = {}
+WRONG = {}
+
+
+def case(table, *shown):
+    def decorate(make):
+        table[make.__name__] = (make, shown)
+        return make
+
+    return decorate
+
+
+def training(clip=None, hidden=lambda x: x, error_clip=None, optimizer=fluid.optimizer.SGD, **options):
+    main = fluid.Program()
+    with fluid.program_guard(main, fluid.Program()), fluid.unique_name.guard():
+        x = hidden(layers.fc(fluid.data("x", [None, 4]), 4, param_attr="w", bias_attr=False))
+        main.global_block().var("w").error_clip = error_clip
+        loss = layers.mean(layers.fc(x, 1, param_attr="v", bias_attr=False))
+        optimizer(0.1, grad_clip=clip, **options).minimize(loss)
+    return main
+
+
+def exchanged(main, ranks=2):
+    GradAllReduce(ranks).apply(main)
+    return main
+
+
+def insert(main, type, inputs, outputs, before, role=Role.BACKWARD, **attrs):
+    """Insert an operator; `before` is another operator, its type or None for the end."""
+    block = main.global_block()
+    anchor = block.ops.of_type(before)[0] if isinstance(before, str) else before
+    names = {slot: name for slot, name in outputs.items() if not block.has_var(name)}
+    for name in names.values():
+        block.create_var(name=name)
+    with block.inserting_before(anchor):
+        return block.append_op(type, inputs, outputs, {"op_role": role, **attrs})
+
+
+def exchange_of(main, name):
+    return next(op for op in main.global_block().ops.of_type("c_allreduce_sum") if op.input("X") == [name])
+
+
+@case(RIGHT)
+def clips_and_decays():
+    decay = fluid.regularizer.L2Decay(0.1)
+    return exchanged(training(fluid.clip.GradientClipByGlobalNorm(1.0), regularization=decay))
+
+
+@case(RIGHT)
+def adam_and_a_schedule():
+    main = fluid.Program()
+    with fluid.program_guard(main, fluid.Program()):
+        loss = layers.mean(layers.fc(layers.dropout(fluid.data("x", [None, 4]), 0.5), 1))
+        fluid.optimizer.Adam(layers.exponential_decay(0.1, 10, 0.5)).minimize(loss)
+    return exchanged(main)
+
+
+@case(RIGHT)
+def parameters_in_the_loss():
+    main = fluid.Program()
+    with fluid.program_guard(main, fluid.Program()):
+        loss = layers.mean(layers.fc(fluid.data("x", [None, 4]), 1, param_attr="w", bias_attr=False))
+        loss = loss + layers.reduce_sum(layers.square(main.global_block().var("w")))
+        fluid.optimizer.SGD(0.1).minimize(loss)
+    return exchanged(main)
+
+
+@case(RIGHT)
+def local_sgd():
+    main = training()
+    fluid.passes.LocalSGD(2).apply(main)
+    return main
+
+
+@case(WRONG, "clip_by_norm needs all of w@GRAD", "each rank then clips by its own norm")
+def clip_before_the_sum():
+    main = exchanged(training())
+    insert(
+        main,
+        "clip_by_norm",
+        {"X": "w@GRAD"},
+        {"Out": "w@GRAD"},
+        exchange_of(main, "w@GRAD"),
+        Role.OPTIMIZE,
+        max_norm=1.0,
+    )
+    return main
+
+
+@case(WRONG, "c_allreduce_sum sums w@GRAD over the ranks, which c_allreduce_sum has done already", "Leave one")
+def summed_twice():
+    main = exchanged(training())
+    insert(main, "c_allreduce_sum", {"X": "w@GRAD"}, {"Out": "w@GRAD"}, "sgd")
+    return main
+
+
+@case(WRONG, "c_allreduce_sum sums learning_rate_0 over the ranks, where it is the same")
+def a_replicated_value_summed():
+    main = exchanged(training())
+    rate = main.global_block().ops.of_type("sgd")[0].input("LearningRate")[0]
+    insert(main, "c_allreduce_sum", {"X": rate}, {"Out": rate}, "sgd", Role.OPTIMIZE)
+    return main
+
+
+def scattered(main):
+    """w@GRAD as one rank's rows of the sum, in `part`."""
+    op = exchange_of(main, "w@GRAD")
+    insert(main, "c_reducescatter", {"X": "w@GRAD"}, {"Out": "part"}, op, nranks=2)
+    main.global_block().remove(op)
+    return main
+
+
+@case(WRONG, "clip_by_norm takes the norm of one rank's part of the elements", "squared_l2_norm, then c_allreduce_sum")
+def norm_of_shards():
+    main = scattered(exchanged(training()))
+    insert(main, "clip_by_norm", {"X": "part"}, {"Out": "clipped"}, "sgd", Role.OPTIMIZE, max_norm=1.0)
+    return main
+
+
+@case(WRONG, "sqrt needs a value of all ranks")
+def root_of_one_ranks_squares():
+    main = scattered(exchanged(training()))
+    insert(main, "squared_l2_norm", {"X": "part"}, {"Out": "squares"}, "sgd", Role.OPTIMIZE)
+    insert(main, "sqrt", {"X": "squares"}, {"Out": "norm"}, "sgd", Role.OPTIMIZE)
+    return main
+
+
+@case(WRONG, "c_allreduce_sum sums largest, the maximum over each rank's part", "Use c_allreduce_max")
+def maximum_norm_with_a_sum():
+    main = scattered(exchanged(training()))
+    insert(main, "reduce_max", {"X": "part"}, {"Out": "largest"}, "sgd", Role.OPTIMIZE, reduce_all=True)
+    insert(main, "c_allreduce_sum", {"X": "largest"}, {"Out": "largest"}, "sgd", Role.OPTIMIZE)
+    return main
+
+
+@case(WRONG, "sgd updates w before w@GRAD is summed over the ranks")
+def update_before_the_sum():
+    main = exchanged(training())
+    block = main.global_block()
+    update = next(op for op in block.ops.of_type("sgd") if op.input("Param") == ["w"])
+    with block.inserting_before(exchange_of(main, "w@GRAD")):
+        block.append_op("sgd", dict(update.inputs), dict(update.outputs), {"op_role": Role.OPTIMIZE})
+    block.remove(update)
+    return main
+
+
+@case(WRONG, "elementwise_add adds merged, the same on every rank, to one rank's part", "accumulated gradients")
+def gradients_accumulated_after_the_sum():
+    main = exchanged(training())
+    block = main.global_block()
+    block.create_var(name="merged", shape=[4, 4], dtype="float32", persistable=True)
+    op = exchange_of(main, "w@GRAD")
+    insert(main, "elementwise_add", {"X": "merged", "Y": "w@GRAD"}, {"Out": "merged"}, op)
+    op.set_input("X", ["merged"])
+    return main
+
+
+@case(WRONG, "sgd updates w by one rank's part of its gradient", "insert c_allreduce_sum")
+def a_parameter_left_out():
+    main = exchanged(training())
+    main.global_block().remove(exchange_of(main, "w@GRAD"))
+    return main
+
+
+@case(WRONG, "clip clips w@GRAD before it is summed over the ranks, as an error_clip of a parameter does")
+def error_clip_of_a_parameter():
+    """The program of the original's transpiler, which never sums this gradient."""
+    main = exchanged(training(error_clip=fluid.clip.ErrorClipByValue(0.1)))
+    main.global_block().remove(exchange_of(main, "w@GRAD"))
+    return main
+
+
+@case(WRONG, "clip clips a gradient inside the backward pass, which is divided by the number of ranks there")
+def a_threshold_that_depends_on_the_number_of_ranks():
+    def clipped(x):
+        x.error_clip = fluid.clip.ErrorClipByValue(0.1)
+        return layers.relu(x)
+
+    return exchanged(training(hidden=clipped))
+
+
+@case(WRONG, "batch_norm keeps batch_norm_0.w_1, which is of the samples of one rank", "statistics='local'")
+def statistics_taken_for_global():
+    return exchanged(training(hidden=layers.batch_norm))
+
+
+@case(WRONG, "adds w, the same on every rank, to one rank's part", "Add it after")
+def decay_before_the_sum():
+    main = exchanged(training())
+    insert(main, "elementwise_add", {"X": "w@GRAD", "Y": "w"}, {"Out": "w@GRAD"}, exchange_of(main, "w@GRAD"))
+    return main
+
+
+@pytest.mark.parametrize("name", RIGHT)
+def test_what_trains_like_one_rank_is_accepted(name):
+    parallel.verify(RIGHT[name][0]())
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_what_does_not_is_refused_with_operator_and_fix(name):
+    make, shown = WRONG[name]
+    main = make()
+    with pytest.raises(VerifyError) as error:
+        parallel.verify(main)
+    text = str(error.value)
+    for each in shown:
+        assert each in text, text
+    assert error.value.op in list(main.global_block().ops)
+    assert re.search(r"created at .*test_verifying.py:\d+", text)
+    assert error.value.hint
+
+
+def test_ranks_that_exchange_in_another_order_are_refused():
+    first, second = exchanged(training()), exchanged(training())
+    block = second.global_block()
+    op = exchange_of(second, "w@GRAD")
+    block.remove(op)
+    insert(second, "c_allreduce_sum", {"X": "w@GRAD"}, {"Out": "w@GRAD"}, exchange_of(second, "v@GRAD"))
+    with pytest.raises(VerifyError, match="rank 0 and rank 1 exchange in different order"):
+        parallel.verify(first, second, statistics="local")
+
+
+def test_statistics_of_each_rank_may_be_meant():
+    parallel.verify(exchanged(training(hidden=layers.batch_norm)), statistics="local")
+    DataParallel(2)(training(hidden=layers.batch_norm))
+
+
+def test_a_gradient_is_summed_before_an_error_clip_of_its_parameter():
+    main = DataParallel(2)(training(error_clip=fluid.clip.ErrorClipByValue(0.1)))
+    types = [op.type for op in main.global_block().ops if "w@GRAD" in op.output_arg_names]
+    assert types == ["mul_grad", "c_sync_calc_stream", "c_allreduce_sum", "clip"]
+
+
+def test_data_parallel_refuses_what_is_wrong():
+    def clipped(x):
+        x.error_clip = fluid.clip.ErrorClipByValue(0.1)
+        return layers.relu(x)
+
+    with pytest.raises(VerifyError, match="the threshold depends on how many ranks there are"):
+        DataParallel(2)(training(hidden=clipped))
