@@ -40,9 +40,11 @@ import minigraph.kernels.printing
 import minigraph.kernels.products
 import minigraph.kernels.py_func
 import minigraph.kernels.random
+import minigraph.kernels.rank_table
 import minigraph.kernels.ranking
 import minigraph.kernels.rectifier
 import minigraph.kernels.recurrent
+import minigraph.kernels.recurrent_sequences
 import minigraph.kernels.reduce
 import minigraph.kernels.resampling
 import minigraph.kernels.reshaping
@@ -51,6 +53,8 @@ import minigraph.kernels.scaling
 import minigraph.kernels.search
 import minigraph.kernels.selection
 import minigraph.kernels.sequence_pool
+import minigraph.kernels.sequence_windows
+import minigraph.kernels.sequences
 import minigraph.kernels.series
 import minigraph.kernels.sparse_gradients
 import minigraph.kernels.sparse_updates

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from minigraph.kernels.registry import kernel
+from minigraph.kernels.sequence_windows import lookahead, lookahead_grad, offsets_of_rows
 from minigraph.kernels.sums import add_over
 from minigraph.kernels.upcast import narrow, widen
 
@@ -71,7 +72,9 @@ def _flat(images) -> Any:
 
 
 @kernel("row_conv")
-def row_conv(xp, x, filter):
+def row_conv(xp, x, filter, x_lod=None):
+    if x.ndim == 2:
+        return lookahead(xp, x, filter, offsets_of_rows(x, x_lod))
     wide, weights = widen(x), widen(filter)
     total = wide * weights[0]
     for i in range(1, min(len(filter), x.shape[1])):
@@ -80,7 +83,10 @@ def row_conv(xp, x, filter):
 
 
 @kernel("row_conv_grad")
-def row_conv_grad(xp, x, filter, d_out, *, wanted):
+def row_conv_grad(xp, x, filter, d_out, x_lod=None, *, wanted):
+    if x.ndim == 2:
+        d_x, d_filter = lookahead_grad(xp, x, filter, d_out, offsets_of_rows(x, x_lod))
+        return (d_x if wanted[0] else None), (d_filter if wanted[1] else None)
     wide, weights, d = widen(x), widen(filter), widen(d_out)
     steps = x.shape[1]
     d_x, d_filter = d * weights[0], xp.zeros(filter.shape, wide.dtype)

@@ -12,7 +12,9 @@ from minigraph.layer_helper import check_floating
 from minigraph.layers.image import Padding, Size
 from minigraph.support.public import public, refuse_unknown_names
 
-__all__ = ["glu", "img_conv_group", "scaled_dot_product_attention", "simple_img_conv_pool"]
+__all__ = [
+    "glu", "img_conv_group", "scaled_dot_product_attention", "sequence_conv_pool", "simple_img_conv_pool",
+]  # fmt: skip
 
 
 @public
@@ -131,6 +133,36 @@ def _for_each(name: str, given: Any, count: int) -> Sequence[Any]:
             hint=f"Give one for each, or one for all: {name}={given!r:.60}.",
         )  # fmt: skip
     return list(given)
+
+
+@public
+def sequence_conv_pool(
+    input: Variable,
+    num_filters: int,
+    filter_size: int,
+    param_attr: Any = None,
+    act: str | None = "sigmoid",
+    pool_type: str = "max",
+    bias_attr: Any = None,
+) -> Variable:
+    """`layers.sequence_conv`, then `layers.sequence_pool` of what that gives: one row for each sequence.
+
+    Parameters
+    ----------
+    input : Variable, float[rows, width] with lengths
+    num_filters, filter_size, param_attr, act, bias_attr
+        As in `layers.sequence_conv`.
+    pool_type : str
+        As in `layers.sequence_pool`.
+
+    Returns
+    -------
+    Variable, float[sequences, num_filters]
+    """
+    filtered = layers.sequence_conv(
+        input, num_filters, filter_size, param_attr=param_attr, bias_attr=bias_attr, act=act
+    )
+    return layers.sequence_pool(filtered, pool_type)
 
 
 @public

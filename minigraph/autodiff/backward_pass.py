@@ -211,6 +211,10 @@ class BackwardPass:
         read = [name for slot, _ in rule.flowing for name in op.outputs.get(slot, ())]
         if not rule.reads_all:
             self._refuse_to_lose(op, read)
+        flowing = rule.flowing
+        if rule.optional:
+            flowing = tuple(each for each in flowing if each[0] not in rule.optional or self._is_reached(op, each[0]))
+            read = [name for slot, _ in flowing for name in op.outputs.get(slot, ())]
         wanted = self._wanted_of(op, rule)
         is_reached = wanted and any([self._gradient(name).is_ready for name in read])
         # Sums belong to the values that `op` writes, so they come before these values end.
@@ -225,13 +229,17 @@ class BackwardPass:
             names = (op.inputs if is_input else op.outputs).get(slot)
             if names:
                 inputs[slot] = self._overwritten.kept_in_slot(slot, names, op) if self._overwritten.names else names
-        for slot, d_slot in rule.flowing:
+        for slot, d_slot in flowing:
             inputs[d_slot] = tuple([self._gradients[name].name for name in op.outputs[slot]])
         results = {
             d_slot: [EMPTY if name == EMPTY else self._gradient_to_write(name) for name in names]
             for d_slot, names in wanted.items()
         }
         self._plan_one(_Planned(rule.type, inputs, results, op.attrs.copy(), op.site, op.namescope, is_checked=True))
+
+    def _is_reached(self, op: Operator, slot: str) -> bool:
+        """Whether a gradient flows into what is in an output slot."""
+        return any(self._gradient(name).is_ready for name in op.outputs.get(slot, ()))
 
     def _wanted_of(self, op: Operator, rule: FusedGrad) -> dict[str, list[str]]:
         """Variables whose gradients a gradient operator computes, by its output slot; empty if there are none."""

@@ -11,6 +11,7 @@ from minigraph.layers.decode_helpers import *
 from minigraph.layers.decoding import *
 from minigraph.layers.diagonal import *
 from minigraph.layers.distributions import *
+from minigraph.layers.dynamic_rnn import *
 from minigraph.layers.elementwise import *
 from minigraph.layers.if_else import *
 from minigraph.layers.image import *
@@ -27,8 +28,10 @@ from minigraph.layers.printing import *
 from minigraph.layers.products import *
 from minigraph.layers.py_func import *
 from minigraph.layers.random import *
+from minigraph.layers.rank_table import *
 from minigraph.layers.ranking import *
 from minigraph.layers.recurrent import *
+from minigraph.layers.recurrent_sequences import *
 from minigraph.layers.reduce import *
 from minigraph.layers.resampling import *
 from minigraph.layers.reshaping import *
@@ -39,6 +42,7 @@ from minigraph.layers.search import *
 from minigraph.layers.selected_rows import *
 from minigraph.layers.selection import *
 from minigraph.layers.sequence_pool import *
+from minigraph.layers.sequences import *
 from minigraph.layers.series import *
 from minigraph.layers.static_rnn import *
 from minigraph.layers.tensor import *

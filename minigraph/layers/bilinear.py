@@ -69,7 +69,7 @@ def row_conv(input: Variable, future_context_size: int, param_attr: Any = None, 
 
     Parameters
     ----------
-    input : Variable, float[batch, steps, features]
+    input : Variable, float[batch, steps, features], or float[rows, features] with lengths
     future_context_size : int
         Number of steps ahead.
 

@@ -9,6 +9,7 @@ from typing import Any
 from minigraph.errors import ProgramError, WrongTypeError
 from minigraph.ir import Block, Variable
 from minigraph.ir.default_programs import default_main_program, is_imperative
+from minigraph.ir.operator import slot_names
 from minigraph.layer_helper import check_variable
 from minigraph.support.undo import all_or_nothing
 from minigraph.types import DType, product
@@ -35,11 +36,16 @@ def building_sub_block(complete: Callable[[Block], None]) -> Iterator[None]:
 
 
 def read_before_written(block: Block, touched: Sequence[str], *written: str) -> list[str]:
-    """The outer variables among `touched` that a block reads before it writes them."""
+    """The outer variables among `touched` that a block reads before it writes them.
+
+    An array that the block only writes elements to is not read, though it keeps its other elements.
+    """
     read: dict[str, None] = {}
     done = set(written)
     for op in block.ops:
-        read.update((name, None) for name in op.input_arg_names if name not in done)
+        updated = {name for slot in op.definition.updates for name in op.outputs.get(slot, ())}
+        updated.difference_update(slot_names(op.inputs))
+        read.update((name, None) for name in op.input_arg_names if name not in done and name not in updated)
         done.update(op.output_arg_names)
     return [name for name in touched if name in read]
 

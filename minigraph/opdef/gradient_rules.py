@@ -48,7 +48,8 @@ class FusedGrad(OperatorRule):
     to : str
         Input slots that get a gradient, separated by spaces. Default: all that must be given.
     d_out : str
-        Output slots whose gradients are read. Default: the first output that is not intermediate.
+        Output slots whose gradients are read. Default: the first output that is not intermediate. ``Cell?`` is left out
+        where nothing flows into it.
     type : str
         Default: the forward type and ``_grad``.
     like : mapping
@@ -81,7 +82,10 @@ class FusedGrad(OperatorRule):
         check: Callable[[Any], None] | None = None,
         lengths: str = "",
     ) -> None:
-        self.reads, self.to, self.d_outputs, self.type = reads, to.split(), d_out.split(), type
+        self.reads, self.to, self.type = reads, to.split(), type
+        self.d_outputs = d_out.replace("?", "").split()
+        self.optional = frozenset(slot.rstrip("?") for slot in d_out.split() if slot.endswith("?"))
+        """Slots of `d_outputs` that are left out where nothing flows into them."""
         self.like, self.infer = dict(like or {}), infer
         self.grad, self.linear, self.check, self.lengths = grad, linear, check, lengths
         # Filled in by `define`, so that a backward pass computes none of it for each operator.
@@ -113,7 +117,10 @@ class FusedGrad(OperatorRule):
         self._complete(forward)
         slots = {**forward.input_slots, **forward.output_slots}
         reads = [replace(slots[name], takes_rows=False) for name in self.reads]
-        d_outs = [Slot(name + GRAD_SUFFIX, slots[name].duplicable) for name in self.d_outputs]
+        d_outs = [
+            Slot(name + GRAD_SUFFIX, slots[name].duplicable, dispensable=name in self.optional)
+            for name in self.d_outputs
+        ]
         inputs = tuple(reads + d_outs)
         names = [slot.name for slot in inputs]
 

@@ -34,9 +34,11 @@ import minigraph.ops.printing
 import minigraph.ops.products
 import minigraph.ops.py_func
 import minigraph.ops.random
+import minigraph.ops.rank_table
 import minigraph.ops.ranking
 import minigraph.ops.rectifier
 import minigraph.ops.recurrent
+import minigraph.ops.recurrent_sequences
 import minigraph.ops.reduce
 import minigraph.ops.resampling
 import minigraph.ops.reshaping
@@ -47,6 +49,8 @@ import minigraph.ops.second_order
 import minigraph.ops.selected_rows
 import minigraph.ops.selection
 import minigraph.ops.sequence_pool
+import minigraph.ops.sequence_windows
+import minigraph.ops.sequences
 import minigraph.ops.series
 import minigraph.ops.tensor
 import minigraph.ops.training_checks

@@ -49,11 +49,15 @@ def fsp(x: TensorType, y: TensorType) -> TensorType:
     return x.with_shape((max(x.shape[0], y.shape[0]), x.shape[1], y.shape[1]))
 
 
-@op("row_conv", inputs="X Filter", outputs="Out", grad=fused("X", "Filter", grad=of_bilinear("X", "Filter", "Out")))
+@op(
+    "row_conv", inputs="X Filter", outputs="Out", grad=fused("X", "Filter", grad=of_bilinear("X", "Filter", "Out")),
+    lod="X", lengths="X?",
+)  # fmt: skip
 def row_conv(x: TensorType, filter: TensorType) -> TensorType:
     """Lookahead convolution: ``Out[:, t] = sum(X[:, t + i] * Filter[i])`` over the rows of Filter, up to the last step.
 
-    X is ``[batch, steps, features]``, Filter ``[1 + steps ahead, features]``.
+    X is ``[batch, steps, features]``, or ``[rows, features]`` with the lengths of sequences; Filter
+    ``[1 + steps ahead, features]``.
 
     References
     ----------
@@ -61,7 +65,7 @@ def row_conv(x: TensorType, filter: TensorType) -> TensorType:
     """
     require_floating(x)
     require_same_dtype("X and Filter", x, filter)
-    require(x.rank == 3, f"X must be [batch, steps, features], got {x}")
-    fits = filter.rank == 2 and same_dim(filter.shape[1], x.shape[2])
-    require(fits, f"Filter must have shape [..., {x.shape[2]}], got {list(filter.shape)}")
+    require(x.rank in (2, 3), f"X must be [batch, steps, features] or [rows, features], got {x}")
+    fits = filter.rank == 2 and same_dim(filter.shape[1], x.shape[-1])
+    require(fits, f"Filter must have shape [..., {x.shape[-1]}], got {list(filter.shape)}")
     return x

@@ -13,12 +13,12 @@ class Absent(NamedTuple):
 
 
 _SEQUENCES = Absent(
-    "it works on sequences of different lengths in one tensor (LoD), which are not here yet",
+    "this operator on sequences is not here yet",
     "Pad the sequences to one length, feed their lengths, and mask what is padding with layers.sequence_mask.",
 )
 _RECURRENT = Absent(
-    "it works on sequences of different lengths in one tensor (LoD), which are not here yet",
-    "Pad the sequences to one length and use layers.rnn with LSTMCell or GRUCell and sequence_length.",
+    "this recurrent network is not here yet",
+    "Use layers.dynamic_lstm or dynamic_gru on sequences, or layers.rnn with LSTMCell or GRUCell on padded ones.",
 )
 _DECODING = Absent("decoders are not here yet", "Unroll the steps of the decoder with layers.While or a Python loop.")
 _DETECTION = Absent("detection is out of scope", "Train and run detectors where they are at home.")
@@ -38,15 +38,12 @@ _CODE = Absent("operators of compiled libraries cannot be loaded", "Write the op
 
 _NAMES = {
     _SEQUENCES: """
-        sequence_concat sequence_conv sequence_conv_pool sequence_enumerate sequence_expand sequence_expand_as
-        sequence_pad sequence_reshape sequence_reverse sequence_scatter sequence_slice
-        sequence_softmax sequence_unpad lod_append lod_reset reorder_lod_tensor_by_rank
         chunk_eval ctc_greedy_decoder warpctc edit_distance hash
         add_position_encoding sequence_topk_avg_pooling var_conv_2d match_matrix_tensor fused_embedding_seq_pool
         search_pyramid_hash filter_by_instag
     """,
     _RECURRENT: """
-        DynamicRNN dynamic_gru dynamic_lstm dynamic_lstmp lstm basic_gru basic_lstm BasicGRUUnit BasicLSTMUnit
+        lstm basic_gru basic_lstm BasicGRUUnit BasicLSTMUnit
     """,
     _DECODING: """
         beam_search beam_search_decode BeamSearchDecoder InitState StateCell TrainingDecoder

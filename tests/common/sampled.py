@@ -16,7 +16,17 @@ WITHOUT_SAMPLES = {
     "py_func": "layers/test_py_func.py",  # does what a function says
     "while": "layers/test_loops.py",  # runs a block, like the next two
     "recurrent": "layers/test_recurrent_networks.py",
-    "sequence_pool": "executor/test_lengths.py",  # rows of arrays have no lengths
+    "sequence_pool": "executor/test_lengths.py",  # rows of arrays have no lengths, like the next ones
+    **dict.fromkeys(
+        (
+            *("sequence_softmax", "sequence_expand", "sequence_expand_as", "sequence_concat", "sequence_slice"),
+            *("sequence_reverse", "sequence_reshape", "sequence_pad", "sequence_unpad", "sequence_scatter"),
+            *("sequence_enumerate", "sequence_erase", "sequence_conv", "lod_reset", "lstm", "lstmp", "gru"),
+            *("lod_rank_table", "max_sequence_len", "lod_tensor_to_array", "array_to_lod_tensor"),
+            *("shrink_rnn_memory", "reorder_lod_tensor_by_rank"),
+        ),
+        "layers/test_sequences.py",
+    ),
     **dict.fromkeys(("conditional_block", "select_output"), "layers/test_branches.py"),  # outputs may have no value
     **dict.fromkeys(
         (

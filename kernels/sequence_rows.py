@@ -1,0 +1,82 @@
+"""Where the rows of sequences lie, from the offsets of a level: one int64 array that begins with 0.
+
+All is vectorised over the sequences, and linear in the rows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+
+
+def lengths_of(offsets) -> np.ndarray:
+    """The length of each sequence."""
+    return np.diff(offsets)
+
+
+def offsets_of(lengths) -> np.ndarray:
+    """Where each sequence begins, and where the last one ends."""
+    offsets = np.zeros(len(lengths) + 1, np.int64)
+    np.cumsum(lengths, out=offsets[1:])
+    return offsets
+
+
+def ranges(starts, lengths) -> np.ndarray:
+    """``start, start + 1, ...`` for each start, as many as its length, one range behind the other."""
+    ends = np.cumsum(lengths)
+    total = int(ends[-1]) if len(ends) else 0
+    return np.repeat(starts - ends + lengths, lengths) + np.arange(total)
+
+
+def slices_of(offsets) -> list[slice]:
+    """The rows of each sequence."""
+    return [slice(start, end) for start, end in pairwise(offsets.tolist())]
+
+
+def rank_of(lengths) -> np.ndarray:
+    """The numbers of the sequences, longest first; those of one length in their order."""
+    return np.argsort(-np.asarray(lengths), kind="stable")
+
+
+@dataclass(frozen=True)
+class Steps:
+    """Sequences by time: the first row of each, then the second of each, and so on, longest sequence first.
+
+    So the sequences that still go on at a step are the first of those at the step before.
+    """
+
+    ranked: np.ndarray
+    """The sequences, longest first."""
+    starts: np.ndarray
+    """Where each step begins in `rows`; and where the last one ends."""
+    rows: np.ndarray
+    """The rows of all steps, one step behind the other."""
+
+    @classmethod
+    def of(cls, offsets, is_reverse=False) -> Steps:
+        lengths = np.diff(offsets)
+        ranked = rank_of(lengths)
+        longest = int(lengths.max(initial=0))
+        alive = len(lengths) - np.searchsorted(np.sort(lengths), np.arange(longest), side="right")
+        starts = offsets_of(alive)
+        sequences = ranked[ranges(np.zeros(longest, np.int64), alive)]
+        times = np.repeat(np.arange(longest), alive)
+        rows = offsets[sequences + 1] - 1 - times if is_reverse else offsets[sequences] + times
+        return cls(ranked, starts, rows)
+
+    def slices(self) -> list[slice]:
+        """The part of `rows` of each step."""
+        return slices_of(self.starts)
+
+    def before(self) -> np.ndarray:
+        """For each of `rows` behind those of the first step, its place in the step before."""
+        alive = np.diff(self.starts)
+        return ranges(self.starts[:-2], alive[1:]) if len(alive) else alive
+
+    def back(self, by_time) -> np.ndarray:
+        """The rows in the order of the sequences, from those of the steps."""
+        result = np.empty_like(by_time)
+        result[self.rows] = by_time
+        return result

@@ -1,0 +1,53 @@
+"""Layers and programs on sequences of different lengths give the operators and numbers of Paddle 1.8.5."""
+
+import json
+
+import golden_arrays
+import golden_sequence_programs
+import golden_sequences
+import numpy as np
+import pytest
+
+import minigraph as fluid
+
+pytestmark = pytest.mark.numbers
+
+OPERATORS = json.loads((golden_sequences.FOLDER / "operators.json").read_text())
+PROGRAMS = json.loads((golden_sequence_programs.FOLDER / "operators.json").read_text())
+
+
+@pytest.fixture(scope="module")
+def recorded():
+    return golden_arrays.by_case(golden_sequences.FOLDER, golden_sequences.CASES)
+
+
+@pytest.fixture(scope="module")
+def recorded_programs():
+    return golden_arrays.by_case(golden_sequence_programs.FOLDER, golden_sequence_programs.CASES)
+
+
+def check(found, expected, tolerances):
+    assert sorted(found) == sorted(expected)
+    for key, array in expected.items():
+        assert (found[key].dtype, found[key].shape) == (array.dtype, array.shape), key
+        if array.dtype.kind == "f":
+            tolerance = tolerances[array.dtype.name] * max(1, np.abs(array).max(initial=0))
+            np.testing.assert_allclose(found[key], array, rtol=0, atol=tolerance, err_msg=key)
+        else:
+            assert np.array_equal(found[key], array), key
+
+
+@pytest.mark.laws
+@pytest.mark.parametrize("name", golden_sequences.CASES)
+def test_a_layer_gives_what_the_original_gave(name, recorded):
+    found, lines = golden_sequences.run(fluid, name)
+    # The original rounds the bounds of `dynamic_lstmp` to float32.
+    check(found, recorded[name], {"float32": 1e-5, "float64": 1e-7 if "clipped" in name else 1e-10})
+    assert lines == OPERATORS[name]
+
+
+@pytest.mark.parametrize("name", golden_sequence_programs.CASES)
+def test_a_program_trains_as_with_the_original(name, recorded_programs):
+    found, operators = golden_sequence_programs.run(fluid, name)
+    check(found, recorded_programs[name], {"float32": 1e-5})
+    assert operators == PROGRAMS[name]

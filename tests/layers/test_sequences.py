@@ -1,0 +1,255 @@
+"""Operators on sequences of different lengths: gradients against central differences, laws, and errors."""
+
+import numpy as np
+import pytest
+from lengths import check_gradient, run_both, tensor
+
+import minigraph as fluid
+from minigraph import layers
+from minigraph.errors import ExecutionError, OpError, ProgramError, WrongTypeError
+from minigraph.layer_helper import LayerHelper, emit
+
+pytestmark = pytest.mark.usefixtures("new_program")
+
+LENGTHS = [[3, 1, 4, 2], [2, 0, 3, 0], [1, 1], [4]]
+
+
+def data(name, array):
+    """A variable for an array or a LoDTensor, with a gradient if it is float64."""
+    levels = len(array.lod()) if isinstance(array, fluid.LoDTensor) else 0
+    values = np.array(array)
+    var = fluid.data(name, [None, *values.shape[1:]] if levels else values.shape, str(values.dtype), lod_level=levels)
+    var.stop_gradient = values.dtype != np.float64
+    return var
+
+
+def numbers(*shape, seed=5):
+    return np.random.default_rng(seed).uniform(-0.7, 0.7, shape)
+
+
+def check(build, **feed):
+    """The gradients of what `build` makes of variables that hold `feed`."""
+    result = build(**{name: data(name, array) for name, array in feed.items()})
+    check_gradient(result, feed, [name for name, array in feed.items() if np.array(array).dtype == np.float64])
+
+
+ON_ROWS = {
+    "softmax": lambda x: layers.sequence_softmax(layers.reduce_sum(x, -1, keep_dim=True)),
+    "reverse": layers.sequence_reverse,
+    "reverse_twice": lambda x: layers.square(layers.sequence_reverse(layers.sequence_reverse(x))),
+    "reshape": lambda x: layers.sequence_reshape(x, 1),
+    "concat": lambda x: layers.sequence_concat([x, layers.square(x)]),
+    "pad": lambda x: layers.sequence_pad(x, layers.fill_constant([1], "float64", 0.5), 5)[0],
+    "reset": lambda x: layers.lod_reset(x, x),
+    "steps": lambda x: layers.array_to_lod_tensor(*through_array(x)),
+}
+
+
+def through_array(x):
+    table = layers.lod_rank_table(x)
+    return layers.lod_tensor_to_array(x, table), table
+
+
+@pytest.mark.parametrize("lengths", LENGTHS, ids=str)
+@pytest.mark.parametrize("name", ON_ROWS)
+def test_the_gradient_of_a_layer_is_the_central_difference(name, lengths):
+    check(ON_ROWS[name], x=tensor(lengths, 2, dtype="float64"))
+
+
+@pytest.mark.parametrize("lengths", LENGTHS, ids=str)
+@pytest.mark.parametrize("start", [-3, -1, 0, 2])
+def test_the_gradients_of_sequence_conv_are_central_differences(lengths, start):
+    def conv(x, w):
+        return emit("sequence_conv", X=x, Filter=w, contextLength=3, contextStart=start, contextStride=1)
+
+    check(conv, x=tensor(lengths, 2, dtype="float64"), w=numbers(6, 2))
+
+
+@pytest.mark.parametrize("lengths", [[3, 1, 4], [2, 0, 1]], ids=str)
+def test_the_gradients_of_row_conv_are_central_differences(lengths):
+    check(lambda x, w: emit("row_conv", X=x, Filter=w), x=tensor(lengths, 2, dtype="float64"), w=numbers(3, 2))
+
+
+def test_the_gradients_of_expanding_are_central_differences():
+    y = tensor([[2, 0, 3], [1, 1, 1, 2, 1]], 1)
+    check(lambda x, y: layers.sequence_expand(x, y, 0), x=tensor([2, 1, 0], 2, dtype="float64"), y=y)
+
+
+def test_the_gradients_of_expanding_rows_are_central_differences():
+    check(lambda x, y: layers.sequence_expand(x, y), x=numbers(3, 2), y=tensor([2, 0, 3], 1))
+
+
+def test_the_gradient_of_expanding_as_is_the_central_difference():
+    check(lambda x, y: layers.sequence_expand_as(x, y), x=numbers(3, 2), y=tensor([2, 0, 3], 1))
+
+
+def test_the_gradient_of_slicing_is_the_central_difference():
+    offset, length = np.array([[1], [0], [2]]), np.array([[2], [0], [1]])
+    given = {"x": tensor([3, 2, 4], 2, dtype="float64"), "offset": offset, "length": length}
+    check(lambda x, offset, length: layers.sequence_slice(x, offset, length), **given)
+
+
+def test_the_gradient_of_removing_padding_is_the_central_difference():
+    given = {"x": numbers(3, 4, 2), "length": np.array([4, 0, 2])}
+    check(lambda x, length: layers.sequence_unpad(x, length), **given)
+
+
+def test_the_gradients_of_scattering_are_central_differences():
+    ids = fluid.create_lod_tensor(np.array([[0], [2], [0], [1]]), [[3, 1]], fluid.CPUPlace())
+    given = {"x": numbers(2, 3), "i": ids, "u": tensor([3, 1], 1, dtype="float64")}
+    check(lambda x, i, u: layers.sequence_scatter(x, i, u), **given)
+
+
+@pytest.mark.parametrize("is_reverse", [False, True])
+@pytest.mark.parametrize("lengths", LENGTHS, ids=str)
+def test_the_gradients_of_lstm_are_central_differences(lengths, is_reverse):
+    def both(x, h, c, w, b):
+        given = {"Input": x, "H0": h, "C0": c, "Weight": w, "Bias": b}
+        hidden, cell, *_ = LayerHelper("lstm").emit_all("lstm", **given, is_reverse=is_reverse)
+        return layers.concat([hidden, cell], 1)
+
+    count = len(lengths)
+    given = {"x": tensor(lengths, 8, dtype="float64"), "h": numbers(count, 2), "c": numbers(count, 2)}
+    check(both, **given, w=numbers(2, 8), b=numbers(1, 14))
+
+
+@pytest.mark.parametrize("activation", ["sigmoid", "tanh", "relu", "identity"])
+def test_the_gradients_of_lstmp_are_central_differences(activation):
+    def both(x, h, c, w, p, b):
+        given = {"Input": x, "H0": h, "C0": c, "Weight": w, "ProjWeight": p, "Bias": b}
+        attrs = {"proj_activation": activation, "cell_clip": 0.6, "proj_clip": 0.4, "use_peepholes": False}
+        projected, cell, *_ = LayerHelper("lstmp").emit_all("lstmp", **given, **attrs)
+        return layers.concat([projected, cell], 1)
+
+    given = {"x": tensor([3, 1, 2], 8, dtype="float64"), "h": numbers(3, 3), "c": numbers(3, 2)}
+    check(both, **given, w=numbers(3, 8), p=numbers(2, 3), b=numbers(1, 8))
+
+
+@pytest.mark.parametrize("origin_mode", [False, True])
+@pytest.mark.parametrize("lengths", LENGTHS, ids=str)
+def test_the_gradients_of_gru_are_central_differences(lengths, origin_mode):
+    def gru(x, h, w, b):
+        given = {"Input": x, "H0": h, "Weight": w, "Bias": b}
+        return LayerHelper("gru").emit_all("gru", **given, origin_mode=origin_mode)[-1]
+
+    given = {"x": tensor(lengths, 6, dtype="float64"), "h": numbers(len(lengths), 2)}
+    check(gru, **given, w=numbers(2, 6), b=numbers(1, 6))
+
+
+def test_a_dynamic_network_computes_what_a_loop_over_each_sequence_does():
+    x = data("x", tensor([2, 3, 1], 2))
+    rnn = layers.DynamicRNN()
+    with rnn.block():
+        row, before = rnn.step_input(x), rnn.memory(shape=[2], value=1.0)
+        after = before * 0.5 + row
+        rnn.update_memory(before, after)
+        rnn.output(after)
+    given = tensor([2, 3, 1], 2)
+    (found,) = run_both(rnn(), feed={"x": given})
+    expected = []
+    for sequence in np.split(np.array(given), [2, 5]):
+        state = np.ones(2, "float32")
+        for entry in sequence:
+            state = state * np.float32(0.5) + entry
+            expected.append(state)
+    np.testing.assert_allclose(np.array(found), expected, rtol=1e-6)
+    assert found.lod() == given.lod()
+
+
+def test_the_gradients_of_a_dynamic_network_are_central_differences():
+    def network(x, start, fixed):
+        rnn = layers.DynamicRNN()
+        with rnn.block():
+            row, seen, before = rnn.step_input(x), rnn.static_input(fixed), rnn.memory(start, need_reorder=True)
+            after = layers.tanh(before * row + seen)
+            rnn.update_memory(before, after)
+            rnn.output(after)
+        return rnn()
+
+    check(network, x=tensor([2, 3, 1], 2, dtype="float64"), start=numbers(3, 2), fixed=numbers(3, 2, seed=6))
+
+
+def test_misuse_of_a_dynamic_network_is_an_error():
+    x = data("x", tensor([2, 1], 2))
+    rnn = layers.DynamicRNN()
+    with pytest.raises(ProgramError, match=r"step_input can only be called inside of block"):
+        rnn.step_input(x)
+    with pytest.raises(ProgramError, match="has outputs when its block has been left"):
+        rnn()
+    with pytest.raises(ProgramError, match="needs a step_input"), rnn.block():
+        pass
+    with pytest.raises(ProgramError, match="static_input needs a step_input"), layers.DynamicRNN().block():
+        rnn.status = rnn.IN_RNN
+        rnn.static_input(x)
+    rnn = layers.DynamicRNN()
+    with pytest.raises(ProgramError, match="is no memory"), rnn.block():
+        rnn.update_memory(rnn.step_input(x), x)
+
+
+@pytest.mark.parametrize(
+    ("build", "feed", "message"),
+    [
+        (lambda x: layers.sequence_softmax(x), {"x": numbers(3, 1)}, "has no sequences"),
+        (lambda x: layers.sequence_reverse(x), {"x": numbers(3, 1)}, "has no sequences"),
+        (
+            lambda x, y: layers.sequence_expand(x, y),
+            {"x": numbers(3, 1), "y": tensor([1, 2], 1)},
+            "X has 3 sequences, but Y has 2 on the level that says how often",
+        ),
+        (
+            lambda x, y: layers.sequence_expand_as(x, y),
+            {"x": numbers(3, 1), "y": tensor([1, 2], 1)},
+            "X has 3 rows, but Y has 2 sequences",
+        ),
+        (
+            lambda x, y: layers.sequence_concat([x, y]),
+            {"x": tensor([3], 1), "y": tensor([1, 2], 1)},
+            "differ in their number of sequences",
+        ),
+        (
+            lambda x, o, n: layers.sequence_slice(x, o, n),
+            {"x": tensor([3, 2], 1), "o": np.array([[0], [1]]), "n": np.array([[1], [2]])},
+            "sequence 1 has 2 rows, so a part from 1 of 2 is not in it",
+        ),
+        (lambda x: layers.sequence_reshape(x, 4), {"x": tensor([1, 2], 3)}, "sequence 0 has 3 elements"),
+        (
+            lambda x: layers.sequence_pad(x, layers.fill_constant([1], "float32", 0), 2)[0],
+            {"x": tensor([1, 3], 1)},
+            "has 3 rows, which is more than padded_length=2",
+        ),
+        (
+            lambda x, n: layers.sequence_unpad(x, n),
+            {"x": numbers(2, 3), "n": np.array([1, 4])},
+            r"Length must hold 2 numbers from 0 to 3, got \[1, 4\]",
+        ),
+        (lambda x: layers.lod_reset(x, target_lod=[0, 2]), {"x": tensor([1, 2], 1)}, "do not divide 3 rows"),
+        (
+            lambda x, y: layers.reorder_lod_tensor_by_rank(x, layers.lod_rank_table(y)),
+            {"x": numbers(3, 1), "y": tensor([1, 2], 1)},
+            "the rank table has 2 sequences, but X has 3",
+        ),
+    ],
+)
+def test_lengths_that_do_not_fit_are_errors(build, feed, message):
+    result = build(**{name: data(name, array) for name, array in feed.items()})
+    with pytest.raises(ExecutionError, match=message):
+        fluid.Executor().run(feed=feed, fetch_list=[result], return_numpy=False)
+
+
+def test_programs_that_make_no_sense_are_refused():
+    x = data("x", tensor([1, 2], 8))
+    for build, kind, message in (
+        (lambda: layers.sequence_concat([x]), ProgramError, "at least two Variables, got 1"),
+        (lambda: layers.sequence_concat(x), WrongTypeError, "must be a list of Variables"),
+        (lambda: layers.lod_reset(x), ProgramError, "neither y nor target_lod is given"),
+        (lambda: layers.lod_append(x, 3), WrongTypeError, "must be a list of offsets or a Variable"),
+        (lambda: layers.dynamic_lstm(x, 8, bias_attr=False), ProgramError, "bias_attr must not be False"),
+        (lambda: layers.dynamic_lstm(x, 12), OpError, "Weight must be"),
+        (lambda: layers.dynamic_gru(x, 3), OpError, "Input must be 3 times as wide"),
+        (lambda: layers.dynamic_lstm(x, 8, gate_activation="selu"), OpError, "gate_activation must be one of"),
+        (lambda: layers.sequence_conv(x, 2, 3, filter_stride=2), OpError, "contextStride must be 1, got 2"),
+        (lambda: layers.sequence_softmax(x), OpError, "X must hold one number for each row"),
+        (lambda: layers.sequence_enumerate(layers.cast(x, "int64"), 2), OpError, "X must have one column"),
+    ):
+        with pytest.raises(kind, match=message):
+            build()
