@@ -105,7 +105,15 @@ WITHOUT_SECOND_GRADIENT = {
     "py_func": "nothing says what the gradient of a backward function is",
     **dict.fromkeys(("nce", "hierarchical_sigmoid"), "its kernel finds the rows of the weight, and no operator does"),
     "merge_lod_tensor": "how many rows a branch has is known only when it runs",
-    "sequence_pool": "fluid has no second gradients of sequences",
+    **dict.fromkeys(
+        (
+            *("sequence_pool", "sequence_softmax", "sequence_expand", "sequence_expand_as", "sequence_concat"),
+            *("sequence_slice", "sequence_reverse", "sequence_reshape", "sequence_pad", "sequence_unpad"),
+            *("sequence_scatter", "sequence_conv", "lod_reset", "lstm", "lstmp", "gru", "lod_tensor_to_array"),
+            *("array_to_lod_tensor", "shrink_rnn_memory", "reorder_lod_tensor_by_rank"),
+        ),
+        "fluid has no second gradients of sequences",
+    ),
     **dict.fromkeys(
         ("write_to_array", "read_from_array", "tensor_array_to_tensor"),
         "they serve loops; a loop over arrays has no second gradient",

@@ -50,23 +50,30 @@ def _in_double(spec):
     return "@".join([first.rstrip() + (" float64 " if first[0] in "fpus" else " "), *levels]).strip()
 
 
+def variables(fluid, arrays, lengths):
+    """Variables for what a case feeds."""
+    found = {}
+    for key, array in arrays.items():
+        levels = len(lengths.get(key, ()))
+        shape = [None, *array.shape[1:]] if levels else array.shape
+        found[key] = fluid.data(key, shape, str(array.dtype), lod_level=levels)
+    return found
+
+
 def run(fluid, name, place=None):
     """What a case gives by name: ``out/0``, its lengths ``out/0/lod/0``, ``grad/x``, ...; and a line per operator."""
     function, arrays, lengths, gradients = CASES[name]
     place = place or fluid.CPUPlace()
     main, startup = fluid.Program(), fluid.Program()
     with fluid.program_guard(main, startup), fluid.unique_name.guard():
-        variables = {}
-        for key, array in arrays.items():
-            levels = len(lengths.get(key, ()))
-            shape = [None, *array.shape[1:]] if levels else array.shape
-            variables[key] = fluid.data(key, shape, str(array.dtype), lod_level=levels)
-            variables[key].stop_gradient = not gradients or array.dtype.kind != "f"
-        result = function(fluid.layers, **variables)
+        fed = variables(fluid, arrays, lengths)
+        for key, var in fed.items():
+            var.stop_gradient = not gradients or arrays[key].dtype.kind != "f"
+        result = function(fluid.layers, **fed)
         outputs = list(result) if isinstance(result, (list, tuple)) else [result]
         lines = [line_of(op) for block in main.blocks for op in block.ops if op.type != "while"]
         fetched = {f"out/{i}": var for i, var in enumerate(outputs)}
-        wanted = {key: var for key, var in variables.items() if not var.stop_gradient}
+        wanted = {key: var for key, var in fed.items() if not var.stop_gradient}
         parameters = main.global_block().all_parameters()
         if gradients:
             wanted.update({f"param/{i}": var for i, var in enumerate(parameters)})

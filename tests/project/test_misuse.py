@@ -3,6 +3,7 @@
 import warnings
 
 import golden_layers
+import golden_sequences
 import misuse
 import misuse_calls
 import numpy as np
@@ -86,6 +87,10 @@ def test_every_layer_is_misused():
         with fluid.program_guard(fluid.Program(), fluid.Program()), fluid.unique_name.guard():
             variables = {name: fluid.data(name, array.shape, str(array.dtype)) for name, array in arrays.items()}
             function(Names(layers, [], set(), {}), **variables)
+    for function, arrays, lengths, _ in golden_sequences.CASES.values():
+        with fluid.program_guard(fluid.Program(), fluid.Program()), fluid.unique_name.guard():
+            given = golden_sequences.variables(fluid, arrays, lengths)
+            function(Names(layers, [], set(), {}), **given)
     untried = set(layers.__all__) - called
     assert untried <= {"DecodeHelper", "Decoder", "RNNCell", "get_tensor_from_selected_rows", "merge_selected_rows"}, (
         untried
