@@ -18,6 +18,7 @@ from minigraph.eager.tensor import Eager, EagerParameter, Tensor
 from minigraph.errors import NotFoundError, ProgramError, WrongTypeError, caller_site, suggest
 from minigraph.initializer import Initializer
 from minigraph.ir import Variable
+from minigraph.ir.default_programs import is_imperative
 from minigraph.support.interrupts import deferred
 from minigraph.support.public import public_but
 from minigraph.types import as_dtype
@@ -25,6 +26,7 @@ from minigraph.unique_name import generate
 
 _OUTERMOST: ContextVar[bool] = ContextVar("outermost", default=True)
 """Whether no layer is being called."""
+_KINDS = ("_parameters", "_sublayers", "_buffers")
 
 
 @public_but("forward")
@@ -66,7 +68,7 @@ class Layer:
 
     def __init__(self, name_scope: str | None = None, dtype: Any = "float32") -> None:
         # `__setattr__` looks for these, so they are set past it.
-        for members in ("_parameters", "_sublayers", "_buffers"):
+        for members in _KINDS:
             object.__setattr__(self, members, {})
         self.training = True
         self._full_name = generate(name_scope or _snake_case(type(self).__name__))
@@ -85,7 +87,7 @@ class Layer:
 
     def _members(self) -> tuple[dict[str, Any], ...]:
         found = self.__dict__
-        return tuple(found[kind] for kind in ("_parameters", "_sublayers", "_buffers") if kind in found)
+        return tuple([found[kind] for kind in _KINDS if kind in found])
 
     def __setattr__(self, name: str, value: Any) -> None:
         if not self._members():
@@ -120,8 +122,10 @@ class Layer:
         return None
 
     def __getattr__(self, name: str) -> Any:
-        for members in self._members():
-            if name in members:
+        found = self.__dict__
+        for kind in _KINDS:
+            members = found.get(kind)
+            if members is not None and name in members:
                 return members[name]
         raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
 
@@ -362,6 +366,8 @@ class Layer:
 
     def __call__(self, *inputs: Any, **kwargs: Any) -> Any:
         outermost = _OUTERMOST.get()
+        if not outermost and is_imperative():  # a part of another layer, which has done what follows
+            return self._called(inputs, kwargs)
         with imperative(), self._remembering():
             # As by `as_parts`, but an interrupt cannot come between the end of the call and what a guard does then.
             try:
@@ -381,7 +387,7 @@ class Layer:
 
     def _called(self, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         # A copy: a hook may remove itself.
-        for hook in list(self._pre_hooks.values()):
+        for hook in list(self._pre_hooks.values()) if self._pre_hooks else ():
             replaced = hook(self, inputs)
             if replaced is not None:
                 inputs = replaced if isinstance(replaced, tuple) else (replaced,)
@@ -389,7 +395,7 @@ class Layer:
             self._build_once(*inputs, **kwargs)
             self._built = True
         outputs = self.forward(*inputs, **kwargs)
-        for hook in list(self._post_hooks.values()):
+        for hook in list(self._post_hooks.values()) if self._post_hooks else ():
             replaced = hook(self, inputs, outputs)
             if replaced is not None:
                 outputs = replaced

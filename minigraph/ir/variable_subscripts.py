@@ -44,7 +44,41 @@ class _Plan:
         return axis - sum(dropped < axis for dropped in self.dropped)
 
 
+_MOST_CUTS = 1024
+"""Maximum number of subscripts of the imperative mode whose attributes are kept."""
+_CUTS: dict[Any, dict[str, Any] | None] = {}
+"""Attributes of the ``slice`` that subscripts of plain numbers ask for, None where they ask for more, by shape."""
+
+
+def _subscript_at_once(x: V, item: Any) -> V:
+    """`_subscript` of a tensor; what a subscript means for a shape is worked out once."""
+    key: list[Any] = [x.shape]
+    for each in item if item.__class__ is tuple else (item,):
+        numbers = (each.start, each.stop, each.step) if each.__class__ is slice else (each,)
+        for number in numbers:
+            if number.__class__ is not int and (number is not None or len(numbers) == 1):
+                return _subscript(x, item)
+        key.append(numbers)
+    known = tuple(key)
+    attrs = _CUTS.get(known, _UNKNOWN)
+    if attrs is _UNKNOWN:
+        plan = _planned(x, item)
+        is_cut = not (plan.reversed or plan.thinned or plan.added) and plan.axes and set(plan.strides) == {1}
+        is_plain = all(number.__class__ is int for number in (*plan.starts, *plan.ends))
+        if len(_CUTS) >= _MOST_CUTS:
+            _CUTS.clear()
+        attrs = _CUTS[known] = _cut_attrs(plan) if is_cut and is_plain else None
+    return _subscript(x, item) if attrs is None else _emit(x, "", "slice", {"Input": x}, attrs)
+
+
+_UNKNOWN: Any = {}
+
+
 def _subscript(x: V, item: Any) -> V:
+    return _apply(_planned(x, item), x)
+
+
+def _planned(x: Operand, item: Any) -> _Plan:
     shape = x.shape or ()
     plan, axis = _Plan(), 0
     for each in _spelled_out(item if isinstance(item, tuple) else (item,), x):
@@ -58,7 +92,7 @@ def _subscript(x: V, item: Any) -> V:
         axis += 1
     if plan.dropped and len(plan.dropped) == len(shape):
         plan.added = plan.added[1:]  # the operator leaves one dimension of size 1
-    return _apply(plan, x)
+    return plan
 
 
 def _spelled_out(items: tuple[Any, ...], x: Operand) -> tuple[Any, ...]:
@@ -167,10 +201,9 @@ def _apply(plan: _Plan, x: V) -> V:
 
 
 def _cut(plan: _Plan, x: V) -> V:
-    attrs: dict[str, Any] = {"axes": plan.axes, "decrease_axis": plan.dropped, "infer_flags": [1] * len(plan.axes)}
+    attrs = _cut_attrs(plan)
     inputs: dict[str, Any] = {"Input": x}
-    for name, slot, numbers in (("starts", "StartsTensorList", plan.starts), ("ends", "EndsTensorList", plan.ends)):
-        attrs[name] = [-1 if isinstance(n, Operand) else n for n in numbers]
+    for slot, numbers in (("StartsTensorList", plan.starts), ("EndsTensorList", plan.ends)):
         if any(isinstance(n, Operand) for n in numbers):
             inputs[slot] = [n if isinstance(n, Operand) else _constant(x, n, 2) for n in numbers]
             flags = zip(attrs["infer_flags"], numbers, strict=True)
@@ -178,6 +211,14 @@ def _cut(plan: _Plan, x: V) -> V:
     if all(stride == 1 for stride in plan.strides):
         return _emit(x, "_slice", "slice", inputs, attrs)
     return _emit(x, "_strided_slice", "strided_slice", inputs, {**attrs, "strides": plan.strides})
+
+
+def _cut_attrs(plan: _Plan) -> dict[str, Any]:
+    return {
+        "axes": plan.axes, "decrease_axis": plan.dropped, "infer_flags": [1] * len(plan.axes),
+        "starts": [-1 if isinstance(n, Operand) else n for n in plan.starts],
+        "ends": [-1 if isinstance(n, Operand) else n for n in plan.ends],
+    }  # fmt: skip
 
 
 def _with_dimensions(plan: _Plan, x: V) -> V:
@@ -234,7 +275,7 @@ class Subscripts(Operand):
         (array([3., 4., 5.], dtype=float32), [[2.0, 0.0], [5.0, 3.0]])
         """
         if is_eager(self):
-            return _subscript(self, item)
+            return _subscript_at_once(self, item)
         with all_or_nothing():
             return _subscript(self, item)
 
