@@ -7,14 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 from minigraph import unique_name
-from minigraph.errors import RewriteError, WrongTypeError
+from minigraph.errors import MinigraphError, RewriteError, WrongTypeError
 from minigraph.ir import Operator, Variable
 from minigraph.ir.block_arguments import each_of
 from minigraph.ir.dataflow import is_persistable
 from minigraph.ir.operator import slot_names
+from minigraph.ir.type_inference import explain
 from minigraph.ir.variable import name_of
 from minigraph.opdef import EMPTY, SUB_BLOCK, definition_of
 from minigraph.passes.value_table import Edit, Use, Value, ValueTable
@@ -27,18 +28,6 @@ Given: TypeAlias = "Value | Variable | str"
 """A value, or a name, which means the value that it has at the place of the edit."""
 Slots: TypeAlias = "Mapping[str, Given | Sequence[Given]]"
 Types: TypeAlias = "Mapping[str, TensorType | None]"
-
-
-class NewOp(NamedTuple):
-    """An operator that is going to be inserted."""
-
-    type: str
-    inputs: Mapping[str, Any]
-    outputs: Mapping[str, Any]
-    attrs: Mapping[str, Any]
-    served: Operator
-    """The operator whose role, name scope and source line it has."""
-    role_vars: tuple[str, ...] = ()
 
 
 class Values(ValueTable):
@@ -115,7 +104,8 @@ class Values(ValueTable):
         names = self._names_at(place, type, inputs)
         for name in _each_name(given):
             self._require_free(name, place, type)
-        (made,) = self._exchange((), place, [NewOp(type, names, given, attrs or {}, anchor)])
+        made = self._made(anchor, type, names, given, attrs, ())
+        self._exchange((), place, [made])
         self._refresh()
         return made
 
@@ -151,7 +141,8 @@ class Values(ValueTable):
         for name in kept - own:
             self._require_free(name, op, type)
         results = [self.written(name, op) for name in own]
-        (made,) = self._exchange([op], op, [NewOp(type, names, given, attrs or {}, op, op.role_vars)], results)
+        made = self._made(op, type, names, given, attrs, op.role_vars)
+        self._exchange([op], op, [made], results)
         self._refresh()
         return made
 
@@ -300,50 +291,57 @@ class Values(ValueTable):
 
     # Changes of the program and of the tables
 
+    def _made(self, served: Operator, type: str, inputs: Any, outputs: Any, attrs: Any, role_vars: Any) -> Operator:
+        """Return an operator for the place of `served`, which is not linked in yet."""
+        fields = {"op_role": served.role, "op_namescope": served.namescope, "op_role_var": role_vars}
+        return self.block._make_op(type, inputs, outputs, {**fields, **(attrs or {})}, served.site)
+
     def _exchange(
-        self, old: Sequence[Operator], place: Operator | None, new: Sequence[NewOp], results: Iterable[Value] = ()
-    ) -> list[Operator]:
+        self, old: Sequence[Operator], place: Operator | None, new: Sequence[Operator], results: Iterable[Value] = ()
+    ) -> None:
         """Insert `new` operators before `place`, in whose stead `old` ones go; the tables learn of it in `_refresh`.
 
         They write the `results` of the old ones by the same names, for the same readers. The caller has made sure that
         nothing else reads what `old` operators write, and that `new` ones find what they read.
         """
         self._refresh()
-        types = {value.name: self.type_of(value) for value in results}
+        kept = {value.name: self.type_of(value) for value in results}
+        numbers = {value.name: value.number for value in results}
         while place in old:
             place = place._next  # type: ignore[union-attr]
         read = self._types_read(new, place)  # now: the tables and the operators still agree
         with all_or_nothing():
             for op in old:
                 self.block.remove(op)
-            made = [self._link(each, place, types, each_read) for each, each_read in zip(new, read, strict=True)]
-        self._edit = Edit(old, place, made, {value.name: value.number for value in results})
+            for op, types in zip(new, read, strict=True):
+                self._link(op, place, kept, types)
+        self._edit = Edit(old, place, new, numbers)
         self._version = self.block.program.version
-        return made
 
-    def _types_read(self, new: Sequence[NewOp], place: Operator | None) -> list[Types]:
+    def _types_read(self, new: Sequence[Operator], place: Operator | None) -> list[Types]:
         """Types of the values that each of the operators finds at `place` under names that are written several times.
 
         A name that is written once is declared with the only type that it has.
         """
         found, made = list[Types](), set[str]()
-        for each in new:
-            names = [name for name in _each_name(each.inputs) if name not in made and len(self._written_at(name)) > 1]
+        for op in new:
+            names = [name for name in op.input_arg_names if name not in made and len(self._written_at(name)) > 1]
             found.append({name: self.type_of(self._reaching(name, self._place(place))) for name in names})
-            made.update(_each_name(each.outputs))
+            made.update(op.output_arg_names)
         return found
 
-    def _link(self, new: NewOp, place: Operator | None, kept: Types, read: Types) -> Operator:
+    def _link(self, op: Operator, place: Operator | None, kept: Types, read: Types) -> None:
         """Link an operator in before `place`; names that are `kept` or that it has `read` have these types."""
-        type, inputs, outputs, attrs, served, role_vars = new
-        fields = {"op_role": served.role, "op_namescope": served.namescope, "op_role_var": role_vars}
-        results = {name: kept[name] if name in kept else self._declared_type(name) for name in _each_name(outputs)}
+        block = self.block
+        results = {name: kept[name] if name in kept else self._declared_type(name) for name in op.output_arg_names}
         types = {**read, **{name: each for name, each in results.items() if each is not self._declared_type(name)}}
         with self._declared(types) if types else nullcontext():
-            op = self.block.insert(place, type, inputs, outputs, {**fields, **attrs})
+            try:
+                block.infer(op)
+            except MinigraphError as error:
+                raise explain(error, op, block) from None
+            block._link(place, op)
             require_same_types(op, results)
-        op.site = served.site
-        return op
 
     @contextmanager
     def _declared(self, types: Types) -> Iterator[None]:

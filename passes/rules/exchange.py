@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from minigraph.errors import RewriteError, RuleError
 from minigraph.ir import Operator
 from minigraph.passes.rewriting import is_random
-from minigraph.passes.values import NewOp, Value, Values
+from minigraph.passes.values import Value, Values
 
 
 def read_instead(old: Value, new: Value, values: Values) -> bool:
@@ -21,7 +21,7 @@ def read_instead(old: Value, new: Value, values: Values) -> bool:
     return True
 
 
-def require_same_draws(old: Sequence[Operator], new: Sequence[NewOp]) -> None:
+def require_same_draws(old: Sequence[Operator], new: Sequence[Operator]) -> None:
     """Raise if random numbers would no longer be drawn, or others: operators behind would draw other ones."""
     before = sorted(op.type for op in old if is_random(op.type))
     after = sorted(op.type for op in new if is_random(op.type))

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from minigraph import unique_name
 from minigraph.errors import MinigraphError, RuleError
 from minigraph.ir import Operator
-from minigraph.opdef import EMPTY
+from minigraph.ir.block_arguments import bind_slots
+from minigraph.opdef import EMPTY, OpDef, definition_of
 from minigraph.passes.rules.exchange import read_instead, require_same_draws
 from minigraph.passes.rules.fragments import Fragment, Hole, Node, Result
 from minigraph.passes.rules.matcher import Match
-from minigraph.passes.values import NewOp
 from minigraph.support.undo import all_or_nothing
 
 
@@ -64,21 +66,29 @@ def _exchange(match: Match, fragment: Fragment, returned: list[str], old: list[O
             copies.append((name, value.name))
     new = [_new_op(node, names, owner, place, match) for node in fragment.nodes]
     for source, target in copies:
-        role_vars = owner[target].role_vars
-        new.append(
-            NewOp("assign", {"X": (names.get(source, source),)}, {"Out": (target,)}, {}, owner[target], role_vars)
-        )
-    if [(op.type, op.inputs, op.attrs) for op in old] == [(each.type, each.inputs, each.attrs) for each in new]:
+        inputs = {"X": (names.get(source, source),)}
+        new.append(_operator(definition_of("assign"), inputs, {"Out": (target,)}, {}, owner[target]))
+    if len(old) == len(new) and all([_is_same(*pair) for pair in zip(old, new, strict=True)]):
         if copies:
             return None
         raise RuleError(
             "it is what it replaces", hint="Add a condition with where, so that the replacement does not match again."
         )
     require_same_draws(old, new)
-    return values._exchange(old, place, new, [each for each in match.results if each is not None])
+    values._exchange(old, place, new, [each for each in match.results if each is not None])
+    return new
 
 
-def _new_op(node: Node, names: dict[str, str], owner: dict[str, Operator], place: Operator, match: Match) -> NewOp:
+def _is_same(op: Operator, other: Operator) -> bool:
+    return (op.type, op.inputs, op.attrs) == (other.type, other.inputs, other.attrs)
+
+
+def _operator(definition: OpDef, inputs: Any, outputs: Any, attrs: Any, served: Operator) -> Operator:
+    fields = served.role, served.role_vars, served.namescope, served.site
+    return Operator(definition, inputs, outputs, attrs, *fields)
+
+
+def _new_op(node: Node, names: dict[str, str], owner: dict[str, Operator], place: Operator, match: Match) -> Operator:
     """The operator of a node, with the names that it reads and writes in the program."""
     type, slots = node.types[0], node.definition.output_slots
     outputs: dict[str, tuple[str, ...]] = {}
@@ -97,7 +107,9 @@ def _new_op(node: Node, names: dict[str, str], owner: dict[str, Operator], place
     if node.captured:
         captured = {name: getattr(match, each.parameter) for name, each in node.captured.items()}
         attrs = node.definition.convert_attrs({**attrs, **captured})
+    outputs = bind_slots(type, slots, node.definition.required_outputs, outputs, "output")
     served = next((owner[each] for given in outputs.values() for each in given if each in owner), None)
+    made = _operator(node.definition, inputs, outputs, attrs, served or place)
     if served is None:
-        return NewOp(type, inputs, outputs, attrs, place)
-    return NewOp(type, inputs, outputs, attrs, served, served.role_vars)
+        made.role_vars = ()
+    return made
