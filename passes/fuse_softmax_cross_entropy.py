@@ -2,18 +2,49 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from collections.abc import Iterator
+from typing import Any, ClassVar
 
-from minigraph.ir import Operator, Program
-from minigraph.passes.base import Pass
-from minigraph.passes.rewriting import insert_for
-from minigraph.passes.values import Value, Values
+from minigraph.passes.rules import Match, Rules, attr, marked, op, rule
 from minigraph.types import DType
 
-_FORWARD_OF = {"cross_entropy_grad": "cross_entropy", "cross_entropy_grad2": "cross_entropy2"}
+
+@rule
+def _of_match(p: Any, label: Any, d: Any) -> Any:
+    ignored = attr()
+    results = op("cross_entropy2", X=p, Label=label, ignore_index=ignored, outputs=["Y", "MatchX", "XShape"])
+    _, match, shape = marked(results, shared=True)
+    inner = op("cross_entropy_grad2", MatchX=match, Label=label, XShape=shape, Y_GRAD=d, ignore_index=ignored)
+    return op("softmax_grad", Out=p, Out_GRAD=inner, axis=attr(), is_test=attr())
 
 
-class FuseSoftmaxCrossEntropy(Pass):
+@rule
+def _of_probabilities(p: Any, label: Any, d: Any) -> Any:
+    ignored = attr()
+    marked(op("cross_entropy", X=p, Label=label, ignore_index=ignored), shared=True)
+    inner = op("cross_entropy_grad", X=p, Label=label, Y_GRAD=d, ignore_index=ignored)
+    return op("softmax_grad", Out=p, Out_GRAD=inner, axis=attr(), is_test=attr())
+
+
+@_of_match.where
+@_of_probabilities.where
+def _(m: Match) -> Iterator[tuple[bool, str]]:
+    shape = m.p.shape or (-1,)
+    yield -1 not in shape and m.p.dtype is not DType.FP16, "p must have a known shape and not be float16"
+    yield m.axis in (-1, len(shape) - 1), "the classes must be the last dimension"
+    yield not 0 <= m.ignore_index < shape[-1], "the ignored label must be no class"
+    yield m.label.shape == (*shape[:-1], 1), "the labels must be a column"
+    yield bool(m.kept), "the loss must be used, because its operator checks the labels"
+
+
+@_of_match.to
+@_of_probabilities.to
+def _(p: Any, label: Any, d: Any, ignore_index: int, axis: int) -> Any:
+    given = {"Softmax": p, "Label": label, "Loss_GRAD": d, "ignore_index": ignore_index, "axis": axis}
+    return op("softmax_with_cross_entropy_grad", **given)
+
+
+class FuseSoftmaxCrossEntropy(Rules):
     """Compute the gradients of ``cross_entropy`` (or 2, with hard labels) and of ``softmax`` before it in one step.
 
     ``softmax_with_cross_entropy_grad`` takes their place: ``d_loss * (p - label)`` instead of ``p * (d - sum(p * d))``
@@ -34,63 +65,4 @@ class FuseSoftmaxCrossEntropy(Pass):
 
     changes_rounding: ClassVar[bool] = True
 
-    def apply(self, program: Program) -> bool:
-        values = Values(program)
-        matches = [
-            (op, grad) for op in program.global_block().ops
-            if op.type == "softmax_grad" and (grad := _loss_gradient(op, values)) is not None
-        ]  # fmt: skip
-        for op, grad in matches:
-            inputs = {"Softmax": op.inputs["Out"], "Label": grad.inputs["Label"], "Loss@GRAD": grad.inputs["Y@GRAD"]}
-            attrs = {"ignore_index": grad.attr("ignore_index"), "axis": op.attr("axis")}
-            insert_for(op, "softmax_with_cross_entropy_grad", inputs, {"Logits@GRAD": op.outputs["X@GRAD"]}, attrs)
-            op.block.remove(op)
-            grad.block.remove(grad)
-        return bool(matches)
-
-
-def _loss_gradient(op: Operator, values: Values) -> Operator | None:
-    """Return the gradient of a cross entropy whose result only `op`, the gradient of the softmax, reads."""
-    incoming, p = values.input(op, "Out@GRAD"), values.input(op, "Out")
-    grad = values.producer(incoming, *_FORWARD_OF)
-    if grad is None or not values.is_used_once(incoming) or not _has_hard_labels(grad, values, p):
-        return None
-    shape = values.block.vars[p[0]].shape or ()
-    needed = [values.input(grad, slot) for slot in ("Label", "Y@GRAD")]
-    if op.attr("axis") not in (-1, len(shape) - 1) or not all(values.is_there(value, op) for value in needed):
-        return None
-    return grad
-
-
-def _has_hard_labels(grad: Operator, values: Values, p: Value) -> bool:
-    """Whether `grad` is the gradient of a used loss of `p`, with shapes and labels that the one operator takes."""
-    variables = values.block.vars
-    shape, dtype = variables[p[0]].shape or (), variables[p[0]].dtype
-    if not shape or dtype is DType.FP16 or -1 in shape or 0 <= grad.attr("ignore_index") < shape[-1]:
-        return False
-    if grad.type == "cross_entropy_grad" and grad.attr("soft_label"):
-        return False
-    if variables[grad.inputs["Label"][0]].shape != (*shape[:-1], 1):
-        return False
-    forward = _forward(grad, values, p)
-    if forward is None:
-        return False
-    loss = values.output(forward, "Y")
-    return values.is_live_out(loss) or any(reader is not grad for reader in values.readers[loss])
-
-
-def _forward(grad: Operator, values: Values, p: Value) -> Operator | None:
-    """Return the loss of `p` and these labels whose gradient `grad` is."""
-    label = values.input(grad, "Label")
-    if grad.type == "cross_entropy_grad2":
-        candidates = [values.producer(values.input(grad, "MatchX"), "cross_entropy2")]
-    elif values.input(grad, "X") == p:
-        candidates = [op for op in values.readers[p] if op.type == "cross_entropy"]
-    else:
-        candidates = []
-    for op in candidates:
-        if op is None or op.attrs.get("soft_label") or op.attr("ignore_index") != grad.attr("ignore_index"):
-            continue
-        if (values.input(op, "X"), values.input(op, "Label")) == (p, label):
-            return op
-    return None
+    rules = (_of_match, _of_probabilities)

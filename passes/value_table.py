@@ -119,8 +119,10 @@ class ValueTable:
         self._known: set[str] | None = None
         """Names that the tables are about; None if they are about all."""
         if types is not None:
-            mine = [op for type in dict.fromkeys(types) for op in self.block.ops.of_type(type)]
-            self._known = known = {name for op in mine for name in (*op.input_arg_names, *op.output_arg_names)}
+            self._known = known = set()
+            for type in dict.fromkeys(types):
+                for op in self.block.ops.of_type(type):
+                    known.update(op.input_arg_names, op.output_arg_names)
             ops = [op for op in ops if not _is_apart(op, known)]
         key: Any  # a tuple equals a `Value`, and is made faster
         for op in ops:

@@ -192,7 +192,7 @@ class Matcher:
         known = self.found[place]
         if known is not UNSET:
             return known == value or self._differs(op, slot.name, self.named(known), self.named(value))
-        wanted = self.pattern.types.get(place)
+        wanted = self.pattern.hole_types.get(place)
         if wanted is not None:
             for each in (value,) if isinstance(value, Value) else value or ():
                 actual = self.values.type_of(each)

@@ -94,7 +94,7 @@ class Pattern:
         self.size = len(self._numbers)
         self.numbers = {hole.name: number for number, hole in enumerate(self.holes)}
         """Placeholders by name."""
-        self.types = {number: hole.type for number, hole in enumerate(self.holes) if hole.type is not None}
+        self.hole_types = {number: hole.type for number, hole in enumerate(self.holes) if hole.type is not None}
         """Types of placeholders, where the pattern wants one."""
         self.captured = {name: (op.number, attr) for op in reversed(self.ops) for attr, name in op.captured}
         """Captured attributes by name: the operator, and what they are called there."""
@@ -103,6 +103,10 @@ class Pattern:
         self.anchor = max((self.maker[each] for each in self.returned), key=lambda op: op.number)
         self.place = next((op.number for op in self.ops if op.is_place), None)
         self.steps = tuple(self._plan())
+        self.types = tuple(dict.fromkeys(op.types for op in reversed(self.ops)))  # the last operators are the rarest
+        """Types of the operators; of several in one place one will do."""
+        self.inner = tuple(self._inner())
+        """Inputs of the anchor that an operator of the pattern makes: slot and place, that operator, and its slot."""
 
     def readers(self, value: int) -> Iterator[PatternOp]:
         """Yield the operators that read a value."""
@@ -187,6 +191,13 @@ class Pattern:
             step = next((each for each in steps if each.makes), steps[0])
             found.append(step.op)
             yield step
+
+    def _inner(self) -> Iterator[tuple[str, int, PatternOp, str]]:
+        for slot in () if self.anchor.commutes else self.anchor.inputs:
+            for index, value in enumerate(slot.places if slot.rest is None else slot.places[: slot.rest]):
+                if value in self.maker:
+                    made = next(each.name for each in self.maker[value].outputs if value in each.places)
+                    yield slot.name, index, self.maker[value], made
 
     def _error(self, what: str, hint: str) -> RuleError:
         return RuleError(f"the pattern of {self.name} {what}", site=site_of(self.function), hint=hint)

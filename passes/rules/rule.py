@@ -322,9 +322,21 @@ def _operator(program: Program, given: Operator | Variable | str | int) -> Opera
 
 
 def _may_match(rule: Rule, block: Block) -> bool:
-    types = block.ops.by_type
-    # The last operators are the rarest.
-    return all(not types.keys().isdisjoint(op.types) for op in reversed(rule.pattern.ops))
+    """Whether the block has operators of all types of a pattern."""
+    is_there = block.ops.by_type.__contains__
+    return all([any(map(is_there, types)) for types in rule.pattern.types])
+
+
+def _anchors(rule: Rule, block: Block) -> list[Operator]:
+    """Operators by which a match may be found, judged by their names only, because a table of values takes longer."""
+    pattern, of_type = rule.pattern, block.ops.of_type
+    if not _may_match(rule, block):
+        return []
+    found = [op for type in pattern.anchor.types for op in of_type(type) if fits(pattern.anchor, op)]
+    for slot, index, maker, made in pattern.inner if found else ():
+        names = {name for type in maker.types for op in of_type(type) for name in op.outputs.get(made, ())}
+        found = [op for op in found if op.inputs[slot][index] in names]
+    return found
 
 
 def run(passes: Sequence[Pass], program: Program) -> bool:
@@ -358,15 +370,15 @@ def _run_in(block: Block, rules: Sequence[Rule]) -> bool:
     limit = _LEAST_FIRINGS + _FIRINGS_PER_OP * size
     while True:
         before = firings
-        active = [each for each in rules if _may_match(each, block)]
-        by_type = _by_anchor(active)
-        pending = deque([op for type in by_type for op in block.ops.of_type(type)])
+        anchors = {each: _anchors(each, block) for each in rules}
+        active = [each for each in rules if anchors[each]]
+        pending = deque(
+            {op: [each for each in active if op in anchors[each]] for each in active for op in anchors[each]}.items()
+        )
         while pending:
-            op = pending.popleft()
-            for each in by_type.get(op.type, ()) if op._block is block else ():
-                if not fits(each.pattern.anchor, op):
-                    continue
-                values = values or Values(block, chain(*[op.types for rule in active for op in rule.pattern.ops]))
+            op, fitting = pending.popleft()
+            for each in fitting if op._block is block else ():
+                values = values or Values(block, chain(*[types for rule in active for types in rule.pattern.types]))
                 values._refresh()
                 match = each.match(op, values)
                 made = None if match is None else each.fire(match)
@@ -375,19 +387,12 @@ def _run_in(block: Block, rules: Sequence[Rule]) -> bool:
                 firings += 1
                 if firings > limit:
                     raise _endless(each.name, firings, block, size)
-                pending.extend(made)
+                pending.extend(
+                    [(new, [rule for rule in rules if new.type in rule.pattern.anchor.types]) for new in made]
+                )
                 break
         if firings == before:
             return firings > 0
-
-
-def _by_anchor(rules: Sequence[Rule]) -> dict[str, list[Rule]]:
-    """Rules by the types of the operators by which they are found."""
-    found: dict[str, list[Rule]] = {}
-    for each in rules:
-        for type in each.pattern.anchor.types:
-            found.setdefault(type, []).append(each)
-    return found
 
 
 def _endless(name: str, firings: int, block: Block, size: int) -> RuleError:
