@@ -37,13 +37,14 @@ def _may_go(match: Match, recorder: Recorder | None) -> bool:
                     continue
                 readers = values.readers.get(value, ())
                 others = [each for each in readers if each not in mine]
-                reason = _who_reads(others) if others else _who_takes(value, slot, op, values)
-                if not reason and kept.isdisjoint(readers):
+                reason = "" if others else _who_takes(value, slot, op, values)
+                if not others and not reason and kept.isdisjoint(readers):
                     continue
-                stays = node.shared or reason in ("", _MAY_BE_FETCHED)
+                stays = node.shared or (not others and reason in ("", _MAY_BE_FETCHED))
                 if not stays or any([values.written(each, op) in returned for each in op.output_arg_names]):
                     if recorder is not None:
-                        recorder.differs(op, slot, "a result that nothing else reads", f"{value.name}, {reason}")
+                        who = _who_reads(others) if others else reason
+                        recorder.differs(op, slot, "a result that nothing else reads", f"{value.name}, {who}")
                     return False
                 kept.add(op)
     match.kept = frozenset(kept)
