@@ -62,9 +62,9 @@ class Edit(NamedTuple):
     """Operators that took the place of others."""
 
     old: Sequence[Operator]
-    place: Operator | None
-    """The operator before which the new ones stand; None is the end of the block."""
     new: Sequence[Operator]
+    places: Sequence[Operator | None]
+    """The operators before which the new ones stand; None is the end of the block."""
     numbers: dict[str, int]
     """Names that the new ones write, with the numbers of the values that the old ones wrote."""
 
@@ -119,7 +119,7 @@ class ValueTable:
         self._known: set[str] | None = None
         """Names that the tables are about; None if they are about all."""
         if types is not None:
-            self._known = known = set()
+            known = self._known = set[str]()
             for type in dict.fromkeys(types):
                 for op in self.block.ops.of_type(type):
                     known.update(op.input_arg_names, op.output_arg_names)
@@ -320,8 +320,8 @@ class ValueTable:
         # Readers first, because what an operator reads is found by who has written it.
         for op in sorted(edit.old, key=self.position.__getitem__, reverse=True):
             self._forget(op)
-        for op in edit.new:
-            self.position[op] = self._make_room(op, edit.place)
+        for op, place in zip(edit.new, edit.places, strict=True):
+            self.position[op] = self._make_room(op, place)
             for name in op.output_arg_names:
                 self._note_write(op, name, edit.numbers.get(name) or next(self._fresh))
             self._note_reads(op)

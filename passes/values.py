@@ -105,7 +105,7 @@ class Values(ValueTable):
         for name in _each_name(given):
             self._require_free(name, place, type)
         made = self._made(anchor, type, names, given, attrs, ())
-        self._exchange((), place, [made])
+        self._exchange((), {made: place})
         self._refresh()
         return made
 
@@ -142,7 +142,7 @@ class Values(ValueTable):
             self._require_free(name, op, type)
         results = [self.written(name, op) for name in own]
         made = self._made(op, type, names, given, attrs, op.role_vars)
-        self._exchange([op], op, [made], results)
+        self._exchange([op], {made: op}, results)
         self._refresh()
         return made
 
@@ -297,34 +297,38 @@ class Values(ValueTable):
         return self.block._make_op(type, inputs, outputs, {**fields, **(attrs or {})}, served.site)
 
     def _exchange(
-        self, old: Sequence[Operator], place: Operator | None, new: Sequence[Operator], results: Iterable[Value] = ()
+        self, old: Sequence[Operator], new: Mapping[Operator, Operator | None], results: Iterable[Value] = ()
     ) -> None:
-        """Insert `new` operators before `place`, in whose stead `old` ones go; the tables learn of it in `_refresh`.
+        """Insert `new` operators, each before another one, in whose stead `old` ones go.
 
         They write the `results` of the old ones by the same names, for the same readers. The caller has made sure that
-        nothing else reads what `old` operators write, and that `new` ones find what they read.
+        nothing else reads what `old` operators write, and that `new` ones find what they read. The tables learn of it
+        in `_refresh`.
         """
         self._refresh()
         kept = {value.name: self.type_of(value) for value in results}
         numbers = {value.name: value.number for value in results}
-        while place in old:
-            place = place._next  # type: ignore[union-attr]
-        read = self._types_read(new, place)  # now: the tables and the operators still agree
+        ops, places = list(new), list[Operator | None]()
+        for place in new.values():
+            while place in old:
+                place = place._next  # type: ignore[union-attr]
+            places.append(place)
+        read = self._types_read(ops, places)  # now: the tables and the operators still agree
         with all_or_nothing():
             for op in old:
                 self.block.remove(op)
-            for op, types in zip(new, read, strict=True):
+            for op, place, types in zip(ops, places, read, strict=True):
                 self._link(op, place, kept, types)
-        self._edit = Edit(old, place, new, numbers)
+        self._edit = Edit(old, ops, places, numbers)
         self._version = self.block.program.version
 
-    def _types_read(self, new: Sequence[Operator], place: Operator | None) -> list[Types]:
-        """Types of the values that each of the operators finds at `place` under names that are written several times.
+    def _types_read(self, new: Sequence[Operator], places: Sequence[Operator | None]) -> list[Types]:
+        """Types of the values that each operator finds in its place under names that are written several times.
 
         A name that is written once is declared with the only type that it has.
         """
         found, made = list[Types](), set[str]()
-        for op in new:
+        for op, place in zip(new, places, strict=True):
             names = [name for name in op.input_arg_names if name not in made and len(self._written_at(name)) > 1]
             found.append({name: self.type_of(self._reaching(name, self._place(place))) for name in names})
             made.update(op.output_arg_names)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from minigraph.errors import PassError, RewriteError, RuleError
 from minigraph.passes.base import Pass, Pipeline
-from minigraph.passes.rules import Match, Rule, Rules, WhyNot, attr, marked, op, rule, value
+from minigraph.passes.rules import Match, Rule, Rules, WhyNot, attr, gradient_of, marked, op, rule, value
 from minigraph.passes.values import Use, Value
 from minigraph.rewrite.tracing import Step, Trace, trace
 from minigraph.rewrite.values import Values
@@ -38,6 +38,7 @@ __all__ = [
     "WhyNot",
     "attr",
     "check",
+    "gradient_of",
     "marked",
     "op",
     "reduce",

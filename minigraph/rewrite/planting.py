@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from minigraph import unique_name
@@ -23,17 +23,29 @@ _MOST_PICKS = 8
 def plants_of(rewrite: Any) -> Iterator[Callable[[Pick], list[Variable]]]:
     """For each rule of a pass, what appends operators that its pattern fits."""
     if isinstance(rewrite, Rule):
-        yield lambda pick: _plant(rewrite.pattern, pick)
+        yield lambda pick: _plant(rewrite, pick)
     elif isinstance(rewrite, Rules | Pipeline):
         for each in rewrite.rules if isinstance(rewrite, Rules) else rewrite.passes:
             yield from plants_of(each)
 
 
-def _plant(pattern: Pattern, pick: Pick) -> list[Variable]:
+def _plant(rule: Rule, pick: Pick) -> list[Variable]:
+    holes = [hole for hole in rule.pattern.holes if hole.name != "d" or rule.differentiates is None]
+    given = {hole.name: _stand_in(hole, pick) for hole in holes}
+    captured: dict[str, Any] = {}
+    if rule.differentiates is not None:  # the result has the type that its gradient must have
+        given["d"] = _planted(rule.differentiates.pattern, given, captured, pick)[-1:]
+    return _planted(rule.pattern, given, captured, pick)
+
+
+def _planted(
+    pattern: Pattern, given: Mapping[str, list[Variable]], captured: dict[str, Any], pick: Pick
+) -> list[Variable]:
+    """Append the operators; `captured` attributes that an earlier one has keep their values."""
     block = default_main_program().current_block()
-    values: dict[int, list[Variable]] = {number: _stand_in(hole, pick) for number, hole in enumerate(pattern.holes)}
+    values = {number: given[hole.name] for number, hole in enumerate(pattern.holes)}
     for op in pattern.ops:
-        _append(op, block, values, pick)
+        _append(op, block, values, captured, pick)
     return [var for op in pattern.ops for slot in op.outputs for number in slot.places for var in values[number]]
 
 
@@ -54,11 +66,16 @@ def _suiting(hole: Hole, pick: Pick) -> Variable:
     raise ProgramError(f"no value suits {hole.name}")
 
 
-def _append(op: PatternOp, block: Block, values: dict[int, list[Variable]], pick: Pick) -> None:
+def _append(
+    op: PatternOp, block: Block, values: dict[int, list[Variable]], captured: dict[str, Any], pick: Pick
+) -> None:
     type = pick.choose.choice(op.types)
     inputs = {slot.name: [var for number in slot.places for var in values[number]] for slot in op.inputs}
     inputs = {name: given for name, given in inputs.items() if given}
-    attrs = {**op.attrs, **{name: pick.attr(type, name) for name, _ in op.captured}}
+    for attr, name in op.captured:
+        if name not in captured:
+            captured[name] = pick.attr(type, attr)
+    attrs = {**op.attrs, **{attr: captured[name] for attr, name in op.captured}}
     if op.role is not None:
         attrs["op_role"] = op.role
     outputs: dict[str, list[Variable]] = {}

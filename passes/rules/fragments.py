@@ -5,10 +5,11 @@ A pattern is a fragment, and so is a replacement. Its operators are recorded in 
 
 from __future__ import annotations
 
+import inspect
 import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias, TypeVar
 
 from minigraph import unique_name
@@ -239,6 +240,33 @@ class Fragment(Block):
             self.meaning.update({name: Result(node.index, slot, index) for index, name in enumerate(names)})
         return op
 
+    def needed_by(self, names: Sequence[str]) -> set[int]:
+        """Return the indices of the operators on which these values depend."""
+        needed = {found.node for name in names if isinstance(found := self.meaning.get(name), Result)}
+        for node in reversed(self.nodes):
+            if node.index in needed:
+                needed |= {each.node for given in node.inputs.values() for each in given if isinstance(each, Result)}
+        return needed
+
+    def keep(self, names: Sequence[str]) -> None:
+        """Drop the operators on which none of these values depends; others may read what the rest compute besides."""
+        results = {found.node for name in names if isinstance(found := self.meaning[name], Result)}
+        needed = self.needed_by(names)
+        number = {old: new for new, old in enumerate(sorted(needed))}
+
+        def moved(each: Any) -> Any:
+            return replace(each, node=number[each.node]) if isinstance(each, Result) else each
+
+        self.nodes = [node for node in self.nodes if node.index in needed]
+        self.meaning = {
+            name: moved(each)
+            for name, each in self.meaning.items() if not isinstance(each, Result) or each.node in needed
+        }  # fmt: skip
+        for node in self.nodes:
+            node.shared = node.index not in results
+            node.index = number[node.index]
+            node.inputs = {slot: tuple(map(moved, given)) for slot, given in node.inputs.items()}
+
     def _sorted_out(self, definition: OpDef, attrs: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
         literal: dict[str, Any] = {}
         captured: dict[str, Any] = {}
@@ -317,11 +345,12 @@ _PREFIX = "rule@"
 
 def site_of(function: Callable[..., Any]) -> Site:
     """The line on which a function is defined."""
-    code = function.__code__
+    code = inspect.unwrap(function).__code__
     return Site(code.co_filename, code.co_firstlineno)
 
 
-def _current() -> Fragment:
+def current_fragment() -> Fragment:
+    """The fragment that runs."""
     block = default_main_program().current_block()
     if not isinstance(block, Fragment):
         raise RuleError(
@@ -345,7 +374,7 @@ def op(type: str | Sequence[str], /, *, outputs: Any = None, **slots_and_attrs: 
     **slots_and_attrs
         Keywords that name an input slot are inputs, the others attributes; ``Out_GRAD`` is the slot ``Out@GRAD``.
     """
-    block = _current()
+    block = current_fragment()
     types = (type,) if isinstance(type, str) else tuple(type)
     definition = definition_of(types[0])
     inputs: dict[str, Any] = {}
@@ -394,9 +423,9 @@ def marked(
         The replacement stands here, with the role and the line of this operator. By default it stands where the first
         result can be computed, and has roles and lines of those that made the results.
     """
-    found = _current().meaning.get(each_of(result)[0].name)
+    found = current_fragment().meaning.get(each_of(result)[0].name)
     if not isinstance(found, Result):
         raise RuleError("rewrite.marked is given the result of an operator", site=caller_site())
-    node = _current().nodes[found.node]
+    node = current_fragment().nodes[found.node]
     node.shared, node.commutes, node.role, node.namescope, node.is_place = shared, commutes, role, namescope, place
     return result

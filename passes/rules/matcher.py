@@ -48,6 +48,8 @@ class Match:
         The values that the fragment returns; None for one that is left out, or that nobody reads.
     place : Operator or None
         Operator in whose place the replacement can be computed; None if nothing is to be replaced.
+    gradients_place : Operator or None
+        That for the gradients, of a rule that replaces results together with their gradients.
     """
 
     def __init__(self, pattern: Pattern, values: Values, ops: tuple[Operator, ...], found: Sequence[Any]) -> None:
@@ -55,6 +57,7 @@ class Match:
         self.values = values
         self.ops = ops
         self.place: Operator | None = None
+        self.gradients_place: Operator | None = None
         self.kept: frozenset[Operator] = frozenset()
         """Matched operators that stay, because others read their results."""
         self._found = list(found)

@@ -103,8 +103,10 @@ class Pattern:
         self.anchor = max((self.maker[each] for each in self.returned), key=lambda op: op.number)
         self.place = next((op.number for op in self.ops if op.is_place), None)
         self.steps = tuple(self._plan())
-        self.types = tuple(dict.fromkeys(op.types for op in reversed(self.ops)))  # the last operators are the rarest
-        """Types of the operators; of several in one place one will do."""
+        self.types = frozenset(op.types[0] for op in self.ops if len(op.types) == 1)
+        """Types of operators that a block must have."""
+        self.alternatives = tuple(op.types for op in self.ops if len(op.types) > 1)
+        """Types of which it must have one."""
         self.inner = tuple(self._inner())
         """Inputs of the anchor that an operator of the pattern makes: slot and place, that operator, and its slot."""
 

@@ -64,10 +64,13 @@ def _exchange(match: Match, fragment: Fragment, returned: list[str], old: list[O
             names[name] = value.name
         elif is_made or not read_instead(value, values.read(names.get(name, name), place), values):
             copies.append((name, value.name))
-    new = [_new_op(node, names, owner, place, match) for node in fragment.nodes]
+    first = range(len(fragment.nodes)) if match.gradients_place is None else fragment.needed_by(returned[:1])
+    places = [place if node.index in first else match.gradients_place or place for node in fragment.nodes]
+    new = [_new_op(node, names, owner, at, match) for node, at in zip(fragment.nodes, places, strict=True)]
     for source, target in copies:
         inputs = {"X": (names.get(source, source),)}
         new.append(_operator(definition_of("assign"), inputs, {"Out": (target,)}, {}, owner[target]))
+        places.append(place)
     if len(old) == len(new) and all([_is_same(*pair) for pair in zip(old, new, strict=True)]):
         if copies:
             return None
@@ -75,7 +78,7 @@ def _exchange(match: Match, fragment: Fragment, returned: list[str], old: list[O
             "it is what it replaces", hint="Add a condition with where, so that the replacement does not match again."
         )
     require_same_draws(old, new)
-    values._exchange(old, place, new, [each for each in match.results if each is not None])
+    values._exchange(old, dict(zip(new, places, strict=True)), [each for each in match.results if each is not None])
     return new
 
 
@@ -90,14 +93,15 @@ def _operator(definition: OpDef, inputs: Any, outputs: Any, attrs: Any, served: 
 
 def _new_op(node: Node, names: dict[str, str], owner: dict[str, Operator], place: Operator, match: Match) -> Operator:
     """The operator of a node, with the names that it reads and writes in the program."""
-    type, slots = node.types[0], node.definition.output_slots
+    type, slots, layer = node.types[0], node.definition.output_slots, ""
     outputs: dict[str, tuple[str, ...]] = {}
     for slot, made in node.outputs.items():
         given = []
         for each in made:
             name = names.get(each)
             if name is None or (name == EMPTY and not slots[slot].dispensable):
-                name = place.block.free_name(f"{unique_name.generate(type)}.tmp")
+                layer = layer or unique_name.generate(type)
+                name = place.block.free_name(f"{layer}.tmp")
             names[each] = name
             given.append(name)
         if any(each != EMPTY for each in given):
@@ -109,7 +113,7 @@ def _new_op(node: Node, names: dict[str, str], owner: dict[str, Operator], place
         attrs = node.definition.convert_attrs({**attrs, **captured})
     outputs = bind_slots(type, slots, node.definition.required_outputs, outputs, "output")
     served = next((owner[each] for given in outputs.values() for each in given if each in owner), None)
-    made = _operator(node.definition, inputs, outputs, attrs, served or place)
+    new = _operator(node.definition, inputs, outputs, attrs, served or place)
     if served is None:
-        made.role_vars = ()
-    return made
+        new.role_vars = ()
+    return new

@@ -43,6 +43,10 @@ class Rule(Pass):
         self.__doc__ = pattern.__doc__
         self.site: Site = site_of(pattern)
         """The line on which the pattern is defined."""
+        self.differentiates: Rule | None = None
+        """The rule of whose pattern this one has the gradient."""
+        self.has_gradients = False
+        """Whether all results but the first are gradients, which have a place of their own."""
         self._conditions: list[Callable[[Match], Any]] = []
         self._replacement: Callable[..., Any] | None = None
         self._edit: Callable[[Match], Any] | None = None
@@ -128,7 +132,7 @@ class Rule(Pass):
 
     def holds(self, match: Match, recorder: Recorder | None = None) -> bool:
         """Whether the operators may be replaced and the conditions hold."""
-        if not may_replace(match, self._needed, recorder):
+        if not may_replace(match, self._needed, self.has_gradients, recorder):
             return False
         for conditions in self._conditions:
             for holds, text in conditions(match):
@@ -323,15 +327,13 @@ def _operator(program: Program, given: Operator | Variable | str | int) -> Opera
 
 def _may_match(rule: Rule, block: Block) -> bool:
     """Whether the block has operators of all types of a pattern."""
-    is_there = block.ops.by_type.__contains__
-    return all([any(map(is_there, types)) for types in rule.pattern.types])
+    types, pattern = block.ops.by_type.keys(), rule.pattern
+    return types >= pattern.types and not any([types.isdisjoint(each) for each in pattern.alternatives])
 
 
 def _anchors(rule: Rule, block: Block) -> list[Operator]:
     """Operators by which a match may be found, judged by their names only, because a table of values takes longer."""
     pattern, of_type = rule.pattern, block.ops.of_type
-    if not _may_match(rule, block):
-        return []
     found = [op for type in pattern.anchor.types for op in of_type(type) if fits(pattern.anchor, op)]
     for slot, index, maker, made in pattern.inner if found else ():
         names = {name for type in maker.types for op in of_type(type) for name in op.outputs.get(made, ())}
@@ -370,15 +372,17 @@ def _run_in(block: Block, rules: Sequence[Rule]) -> bool:
     limit = _LEAST_FIRINGS + _FIRINGS_PER_OP * size
     while True:
         before = firings
-        anchors = {each: _anchors(each, block) for each in rules}
-        active = [each for each in rules if anchors[each]]
+        anchors = {each: _anchors(each, block) for each in rules if _may_match(each, block)}
+        if not any(anchors.values()):
+            return firings > 0
+        active = [each for each in anchors if anchors[each]]
         pending = deque(
             {op: [each for each in active if op in anchors[each]] for each in active for op in anchors[each]}.items()
         )
         while pending:
             op, fitting = pending.popleft()
             for each in fitting if op._block is block else ():
-                values = values or Values(block, chain(*[types for rule in active for types in rule.pattern.types]))
+                values = values or Values(block, chain(*[op.types for rule in active for op in rule.pattern.ops]))
                 values._refresh()
                 match = each.match(op, values)
                 made = None if match is None else each.fire(match)

@@ -11,7 +11,9 @@ from minigraph.passes.rules.matcher import Match, Recorder
 from minigraph.passes.values import Value, Values
 
 
-def may_replace(match: Match, needed: Iterable[str] | None, recorder: Recorder | None = None) -> bool:
+def may_replace(
+    match: Match, needed: Iterable[str] | None, has_gradients: bool = False, recorder: Recorder | None = None
+) -> bool:
     """Whether the operators of a match may go; notes in the match which of them stay, and the place.
 
     Of several results those that nobody reads are left out.
@@ -20,8 +22,23 @@ def may_replace(match: Match, needed: Iterable[str] | None, recorder: Recorder |
     ----------
     needed : iterable of str or None
         Placeholders that the replacement reads; None if nothing takes the place of the operators.
+    has_gradients : bool
+        Whether all results but the first are gradients, which are computed in another place.
     """
-    return _may_go(match, recorder) and (needed is None or _find_place(match, tuple(needed), recorder))
+    if not _may_go(match, recorder):
+        return False
+    if needed is None:
+        return True
+    names = [value.name for value in match.results if value is not None]
+    if not has_gradients:
+        match.place = _place_of(match, slice(None), needed, recorder)
+        return match.place is not None
+    result = match.results[0]
+    if result is None or len(set(names)) < len(names):
+        return False
+    match.place = _place_of(match, slice(1), [name for name in needed if name != "d"], recorder)
+    match.gradients_place = match.place and _place_of(match, slice(1, None), needed, recorder)
+    return match.gradients_place is not None and match.values.is_there(result, match.gradients_place)
 
 
 def _may_go(match: Match, recorder: Recorder | None) -> bool:
@@ -80,12 +97,12 @@ def _who_takes(value: Value, slot: str, op: Operator, values: Values) -> str:
     return "" if op.definition.output_slots[slot].intermediate else _MAY_BE_FETCHED
 
 
-def _find_place(match: Match, needed: tuple[str, ...], recorder: Recorder | None) -> bool:
-    """Whether there is a place where all inputs are there, and where results may be written."""
+def _place_of(match: Match, which: slice, needed: Iterable[str], recorder: Recorder | None) -> Operator | None:
+    """Return the operator in whose place all inputs are there, and where some of the results may be written."""
     values, pattern = match.values, match.pattern
     ends = [
         (value, match.ops[pattern.maker[number].number])
-        for number, value in zip(pattern.returned, match.results, strict=True)
+        for number, value in zip(pattern.returned[which], match.results[which], strict=True)
         if value is not None
     ]
     inputs = [each for name in needed for each in _each(match.value(name))]
@@ -94,7 +111,7 @@ def _find_place(match: Match, needed: tuple[str, ...], recorder: Recorder | None
         if (maker := values.producer(each)) in gone:
             if recorder is not None and maker is not None:
                 recorder.differs(maker, "outputs", "inputs that the replaced operators do not make", each.name)
-            return False
+            return None
     roots = sorted(dict.fromkeys([op for _, op in ends]), key=values.position.__getitem__)
     names = {value.name for value, _ in ends}
     if len(ends) > 1 and (len(names) < len(ends) or not names.isdisjoint([each.name for each in inputs])):
@@ -102,7 +119,7 @@ def _find_place(match: Match, needed: tuple[str, ...], recorder: Recorder | None
             recorder.differs(
                 roots[-1], "outputs", "results with names of their own", "one that overwrites another value"
             )
-        return False
+        return None
     if pattern.place is not None:
         roots = [match.ops[pattern.place]]
     for place in roots:
@@ -110,11 +127,10 @@ def _find_place(match: Match, needed: tuple[str, ...], recorder: Recorder | None
         if all([values.is_there(each, place) for each in inputs]) and all(
             [_may_move(value, op, place, match) for value, op in moved]
         ):
-            match.place = place
-            return True
+            return place
     if recorder is not None:
         _tell_place(match, inputs, roots[-1], recorder)
-    return False
+    return None
 
 
 def _each(found: Value | tuple[Value, ...] | None) -> tuple[Value, ...]:

@@ -1,0 +1,149 @@
+"""Rules for the gradient of what another rule is about: patterns and replacements are differentiated."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Iterable, Sequence
+from itertools import chain
+from typing import Any
+
+from minigraph import unique_name
+from minigraph.errors import RuleError
+from minigraph.ir import Operator, Variable
+from minigraph.opdef import EMPTY
+from minigraph.opdef.gradient_context import GradContext, GradName, OpSpec
+from minigraph.opdef.gradient_rules import FusedGrad
+from minigraph.passes.rules.fragments import Fragment, Node, current_fragment
+from minigraph.passes.rules.rule import Rule
+from minigraph.support.public import public
+from minigraph.support.signatures import parameter_names
+
+
+@public
+def gradient_of(rule: Rule, *wanted: str, with_results: bool = False) -> Rule:
+    """Make the rule that replaces the gradient of a pattern by that of its replacement, where the conditions hold.
+
+    Parameters
+    ----------
+    rule : Rule
+        A rule that has its conditions and its replacement. Both fragments return one value, whose gradient is the
+        placeholder `d`.
+    *wanted : str
+        Placeholders whose gradients are computed.
+    with_results : bool
+        Whether the operators of the pattern are replaced together with their gradients. By default those that the
+        gradients read stay, and the gradients must read each placeholder.
+
+    Raises
+    ------
+    RuleError
+        If the rule has no replacement.
+
+    Notes
+    -----
+    `d` has the type of the result, as in every backward pass.
+
+    Examples
+    --------
+    >>> from minigraph import Program, rewrite
+    >>> @rewrite.rule
+    ... def mean(x):
+    ...     return rewrite.op("reduce_mean", X=x, reduce_all=True)
+    >>> @mean.to
+    ... def _(x):
+    ...     return rewrite.op("mean", X=x)
+    >>> program = Program.parse('''
+    ... block 0
+    ...   data x: float32[2]
+    ...   data d: float32[1]
+    ...   x@GRAD: float32[2] = reduce_mean_grad(X=x, Out@GRAD=d) {reduce_all=True}
+    ... ''')
+    >>> print(rewrite.gradient_of(mean, "x")(program))
+    block 0
+      data x: float32[2]
+      data d: float32[1]
+      x@GRAD: float32[2] = mean_grad(X=x, Out@GRAD=d)
+    """
+    if rule._replacement is None:
+        raise RuleError(
+            f"{rule.name} has no replacement", site=rule.site, hint=f"Decorate one with @{rule.name}.to first."
+        )
+    made = Rule(_differentiated(rule.function, wanted, with_results), rule.changes_rounding)
+    made.differentiates, made.has_gradients = rule, with_results
+    made._conditions = rule._conditions
+    made.to(_differentiated(rule._replacement, wanted, with_results))
+    return made
+
+
+def _differentiated(function: Callable[..., Any], wanted: Sequence[str], with_results: bool) -> Callable[..., Any]:
+    """Return the fragment that computes the gradient of what `function` returns."""
+    own = list(chain(*parameter_names(function)))
+
+    @functools.wraps(function)
+    def gradient(d: Variable, **given: Any) -> tuple[Variable, ...]:
+        block = current_fragment()
+        result = function(**{name: given[name] for name in own})
+        found = _differentiate(block, result, d, [given[name] for name in wanted])
+        if with_results:
+            return (result, *found)
+        block.keep([var.name for var in found])
+        return tuple(found)
+
+    made: Any = gradient
+    names = dict.fromkeys([*own, *wanted, "d"])
+    made.__signature__ = inspect.Signature([inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY) for name in names])
+    made.__kwdefaults__ = dict(zip(reversed(own), reversed(function.__defaults__ or ()), strict=False))
+    made.__name__ = f"{function.__name__}_grad"
+    return gradient
+
+
+def _differentiate(block: Fragment, result: Variable, d: Variable, wanted: Sequence[Variable]) -> list[Variable]:
+    """Record the operators from the gradient `d` of `result` to those of `wanted`, which are returned."""
+    path = {var.name for var in wanted}
+    for node in block.nodes:
+        if not path.isdisjoint(chain(*node.reads.values())):
+            path.update(chain(*node.outputs.values()))
+    parts = {result.name: [d.name]}
+
+    def total(name: str) -> str:
+        if len(parts[name]) > 1:
+            made = block.temporary(unique_name.generate("sum"))
+            block.record(("sum",), {"X": parts[name]}, {"Out": made}, {})
+            block.nodes[-1].commutes = True
+            parts[name] = [made.name]
+        return parts[name][0]
+
+    def made(name: str, type: str) -> str:
+        if not isinstance(name, GradName):
+            return name
+        part = block.temporary(unique_name.generate(type)).name
+        parts.setdefault(name.variable, []).append(part)
+        return part
+
+    for node in reversed(block.nodes[:]):
+        if not any(name in parts and name in path for name in chain(*node.outputs.values())):
+            continue
+        for type, reads, writes, attrs in _specs(node, path):
+            inputs = {
+                slot: [total(name.variable) if isinstance(name, GradName) else name for name in names]
+                for slot, names in reads.items()
+            }
+            outputs = {slot: [made(name, type) for name in names] for slot, names in writes.items()}
+            outputs = {slot: names for slot, names in outputs.items() if set(names) != {EMPTY}}
+            block.record((type,), inputs, outputs, attrs)
+    return [block.vars[total(var.name)] for var in wanted]
+
+
+def _specs(node: Node, path: set[str]) -> Iterable[OpSpec]:
+    """Return the operators of the gradient of one."""
+    op = Operator(node.definition, node.reads, node.outputs, {**node.attrs, **node.captured})
+    ctx, rule = GradContext(op, lambda name: name not in path), node.definition.grad
+    if not isinstance(rule, FusedGrad):
+        if not callable(rule):
+            raise RuleError(f"{op.type} has no gradient that a rule can be made of", site=node.site)
+        found: Iterable[OpSpec] = rule(ctx)
+        return found
+    inputs = {slot: ctx.input(slot) if is_input else ctx.output(slot) for slot, is_input in rule.values}
+    inputs |= {d_slot: ctx.d_output(slot) for slot, d_slot in rule.flowing}
+    return [OpSpec(rule.type, inputs, {d_slot: ctx.d_input(slot) for slot, d_slot, _ in rule.results}, op.attrs)]
