@@ -16,6 +16,7 @@ import minigraph.kernels.compare
 import minigraph.kernels.control_flow
 import minigraph.kernels.conv
 import minigraph.kernels.crf
+import minigraph.kernels.ctc
 import minigraph.kernels.cuda
 import minigraph.kernels.decoding
 import minigraph.kernels.diagonal

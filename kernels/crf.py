@@ -10,51 +10,14 @@ from typing import Any
 
 import numpy as np
 
-from minigraph.errors import ExecutionError
+from minigraph.kernels.batches import Batch
 from minigraph.kernels.indexing import added_rows, require_inside
 from minigraph.kernels.registry import kernel
 
 
-class _Batch:
-    """Where the steps of the sequences of a batch are: in tensors of [batch, time, ...], or in rows behind each other.
-
-    `present`, bool[batch, time], says whether a sequence still lasts.
-    """
-
-    def __init__(self, xp, emission, length, levels) -> None:
-        self.are_rows = length is None
-        if length is not None:
-            steps, lengths = emission.shape[1], length.reshape(-1, 1)
-            if ((lengths < 0) | (lengths > steps)).any():
-                found = f"{int(lengths.min())} to {int(lengths.max())}"
-                raise ExecutionError(f"Length must be in [0, {steps}], got {found}")
-        elif levels is None:
-            raise ExecutionError(
-                "Emission has no lengths of sequences",
-                hint="Feed a tensor that create_lod_tensor has made, or give length, int64[batch].",
-            )  # fmt: skip
-        else:
-            starts, lengths = levels[-1][:-1, None], np.diff(levels[-1])[:, None]
-            steps = lengths.max(initial=0)
-            # Behind the end of a sequence, any row.
-            self.rows = xp.asarray((starts + np.arange(steps)).clip(max=max(len(emission) - 1, 0)))
-            lengths = xp.asarray(lengths)
-        self.present = xp.arange(steps) < lengths
-
-    def padded(self, x) -> Any:
-        """`x` as [batch, time, ...]."""
-        if not self.are_rows:
-            return x
-        return x[self.rows] if len(x) else x.reshape(*self.rows.shape, *x.shape[1:])
-
-    def as_given(self, x) -> Any:
-        """[batch, time, ...] as the tensors of the operator."""
-        return x[self.present] if self.are_rows else x
-
-
 def _tags(xp, label, batch, count) -> Any:
     """Label as [batch, time], with 0 behind the end of a sequence."""
-    tags = xp.where(batch.present, batch.padded(label).reshape(batch.present.shape), 0)
+    tags = xp.where(batch.present, batch.tokens(label), 0)
     require_inside(xp, tags, count, "Label")
     return tags
 
@@ -72,7 +35,7 @@ def _last(lengths) -> Any:
 
 @kernel("linear_chain_crf")
 def linear_chain_crf(xp, emission, transition, label, length, levels):
-    batch = _Batch(xp, emission, length, levels)
+    batch = Batch(xp, emission, length, levels, "Emission")
     emission, present = batch.padded(emission), batch.present
     sequences, steps, count = emission.shape
     tags = _tags(xp, label, batch, count)
@@ -117,7 +80,7 @@ def linear_chain_crf_grad(
 ):  # fmt: skip
     if emission.size == 0:
         return xp.zeros_like(emission), xp.zeros_like(transition)
-    batch, weights = _Batch(xp, emission, length, levels), _exponentials(xp, transition, None)[0]
+    batch, weights = Batch(xp, emission, length, levels, "Emission"), _exponentials(xp, transition, None)[0]
     present, tags = batch.present, _tags(xp, label, batch, len(transition[0]))
     alpha, exps = (batch.padded(x).astype(np.float64) * present[:, :, None] for x in (alpha, emission_exps))
     d = d_out.astype(np.float64).reshape(-1, 1)
@@ -167,13 +130,13 @@ def _transition_gradient(xp, alpha, continued, weights, d_emission, tags, presen
 
 @kernel("crf_decoding")
 def crf_decoding(xp, emission, transition, label, length, levels):
-    batch = _Batch(xp, emission, length, levels)
+    batch = Batch(xp, emission, length, levels, "Emission")
     scores, present = batch.padded(emission), batch.present
     path = xp.zeros(present.shape, np.int64)
     if path.size:
         path = xp.where(present, _best_path(xp, scores, transition, present), 0)
     if label is not None:
-        path = ((path == batch.padded(label).reshape(path.shape)) & present).astype(np.int64)
+        path = ((path == batch.tokens(label)) & present).astype(np.int64)
     return batch.as_given(path).reshape(-1, 1) if batch.are_rows else path
 
 

@@ -7,6 +7,7 @@ from minigraph.layers.branches import *
 from minigraph.layers.clipping import *
 from minigraph.layers.compare import *
 from minigraph.layers.crf import *
+from minigraph.layers.ctc import *
 from minigraph.layers.decode_helpers import *
 from minigraph.layers.decoding import *
 from minigraph.layers.diagonal import *

@@ -12,6 +12,7 @@ import minigraph.ops.compare
 import minigraph.ops.control_flow
 import minigraph.ops.conv
 import minigraph.ops.crf
+import minigraph.ops.ctc
 import minigraph.ops.decoding
 import minigraph.ops.diagonal
 import minigraph.ops.elementwise

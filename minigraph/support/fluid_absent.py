@@ -38,7 +38,7 @@ _CODE = Absent("operators of compiled libraries cannot be loaded", "Write the op
 
 _NAMES = {
     _SEQUENCES: """
-        chunk_eval ctc_greedy_decoder warpctc edit_distance hash
+        chunk_eval edit_distance hash
         add_position_encoding sequence_topk_avg_pooling var_conv_2d match_matrix_tensor fused_embedding_seq_pool
         search_pyramid_hash filter_by_instag
     """,

@@ -178,5 +178,70 @@ case(
 )
 
 
+# Connectionist temporal classification
+
+
+def classes(layers, x, labels, steps=None, counts=None, **options):
+    if steps is None:
+        return layers.warpctc(x, labels, **options)
+    # The batch is in the middle.
+    x = layers.transpose(x, [1, 0, 2])
+    return layers.warpctc(x, labels, input_length=steps, label_length=counts, **options)
+
+
+_LABELS = np.array([[1, 2, 1], [3, 3, 0], [2, 1, 1], [1, 1, 1]], "int32")
+for _i, (_steps, _counts, _options) in enumerate(
+    [
+        ([6, 4, 5, 6], [3, 2, 1, 0], {}),
+        ([6, 4, 5, 2], [3, 2, 1, 3], {}),
+        ([6, 6, 6, 5], [3, 1, 2, 3], {"norm_by_times": True}),
+        ([6, 4, 5, 6], [3, 2, 1, 2], {"blank": 4}),
+        ([6, 5, 3, 0], [2, 2, 1, 1], {}),
+    ]
+):
+    case(
+        f"warpctc_{_i}",
+        lambda L, x, labels, steps, counts, _o=_options: classes(L, x, labels, steps, counts, **_o),
+        x="f 4,6,5",
+        labels=_LABELS,
+        steps=np.array(_steps),
+        counts=np.array(_counts),
+    )
+    if 0 not in _steps and 0 not in _counts:
+        _rows = np.concatenate([_LABELS[i, :count] for i, count in enumerate(_counts)])[:, None]
+        case(
+            f"warpctc_rows_{_i}",
+            lambda L, x, labels, _o=_options: classes(L, x, labels, **_o),
+            x=rows(f"warpctc_{_i}", "f 5", _steps),
+            labels=Rows(_rows, _counts),
+        )
+for _i, (_lengths, _options) in enumerate(
+    [
+        ([[6], [3], [0]], {"blank": 0, "padding_value": 7}),
+        ([[6], [5], [1]], {"blank": 2}),
+        ([[2], [2], [2]], {"blank": 1}),
+    ]
+):
+    case(
+        f"ctc_greedy_decoder_{_i}",
+        lambda L, x, lengths, _o=_options: L.ctc_greedy_decoder(x, input_length=lengths, **_o),
+        gradients=False,
+        x="f 3,6,3",
+        lengths=np.array(_lengths),
+    )
+    case(
+        f"ctc_greedy_decoder_rows_{_i}",
+        lambda L, x, _b=_options["blank"]: L.ctc_greedy_decoder(x, _b),
+        gradients=False,
+        x=rows(f"ctc_{_i}", "f 3", [6, 3, 1]),
+    )
+case(
+    "ctc_greedy_decoder_nothing",
+    lambda L, x: L.ctc_greedy_decoder(x, 0),
+    gradients=False,
+    x=Rows(np.array([[1, 0, 0]] * 3, "float32"), [2, 1]),
+)
+
+
 if __name__ == "__main__":
     golden_layers.record(FOLDER, CASES)

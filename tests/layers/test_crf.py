@@ -87,5 +87,5 @@ def test_what_is_no_chain_is_refused():
     long = layers.linear_chain_crf(fluid.data("y", [1, 2, 3]), fluid.data("z", [1, 2], "int64"), length=tags)
     executor.run(fluid.default_startup_program())
     feed = {"y": np.zeros((1, 2, 3), "float32"), "z": np.zeros((1, 2), "int64"), "tags": np.array([3])}
-    with pytest.raises(ExecutionError, match=r"Length must be in \[0, 2\], got 3 to 3"):
+    with pytest.raises(ExecutionError, match=r"the lengths of Emission must be in \[0, 2\], got 3 to 3"):
         executor.run(feed=feed, fetch_list=[long])
