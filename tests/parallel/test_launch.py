@@ -1,5 +1,6 @@
 """Ranks that are processes: the launcher, and how ranks end."""
 
+import ast
 import importlib.util
 import os
 import re
@@ -112,6 +113,22 @@ def test_a_rank_that_others_wait_for_too_long_is_an_error(script):
     status, _, errors, _ = launched(2, script, "wait", options=["--timeout", "1"])
     assert status == 1
     assert "rank 0 has waited 1 s for the others at c_allreduce_sum of x" in errors
+
+
+@needs_mpi
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", ["nccl2", "collective", "local"])
+def test_ranks_of_fleet_train_as_one(mode):
+    found = {}
+    for ranks in (1, 2):
+        status, output, errors, _ = launched(ranks, HERE / "fleet_training.py", mode)
+        assert status == 0, errors
+        lines = sorted(line.partition("] ")[2] for line in output.splitlines())
+        found[ranks] = [ast.literal_eval(line.replace("] [", "], [")) for line in lines]
+    assert [files for files, _ in found[2]] == [["a", "b", "c"], ["d", "e"]]
+    for _, weights in found[2]:
+        assert weights == found[2][0][1]
+        assert weights == pytest.approx(found[1][0][1], rel=1e-5)
 
 
 @needs_mpi

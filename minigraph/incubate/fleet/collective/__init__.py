@@ -1,4 +1,4 @@
-"""Fleet's collective mode: each rank runs the same program; here there is one rank.
+"""Fleet's collective mode: each rank runs the same program, and gradients are summed over the ranks.
 
 ``fleet.init``, ``fleet.distributed_optimizer(optimizer, strategy).minimize(loss)``, then runs of
 ``fleet.main_program``: the program compiled with the strategy.
@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import accumulate
 from typing import Any
 
 from minigraph import io
@@ -18,7 +19,10 @@ from minigraph.ir import Operator, Program, Variable
 from minigraph.ir.default_programs import default_startup_program
 from minigraph.optimizer import RecomputeOptimizer
 from minigraph.optimizer.base import Parameters
+from minigraph.passes.collective import GradAllReduce, broadcast_parameters
+from minigraph.support.communicator import current
 from minigraph.support.public import public, refuse_unknown_names
+from minigraph.transpiler import collective
 
 __all__ = ["Collective", "CollectiveOptimizer", "DistributedStrategy", "fleet"]
 
@@ -39,28 +43,34 @@ class DistributedStrategy(BuildStrategy):
         Recompute what lies between `recompute_checkpoints`.
     recompute_checkpoints : list of Variable or str
     exec_strategy : ExecutionStrategy
-    use_local_sgd, use_dist_fc, dist_fc_config, mode, collective_mode, use_amp, amp_loss_scaling
-        How ranks exchange gradients, and float16; with one rank they keep their defaults.
+    mode : {'nccl2', 'collective'}
+        Whether the exchanges are in the compiled program only, or in the program of the loss, too.
+    collective_mode : {'grad_allreduce', 'local_sgd'}, optional
+        With the mode 'collective', what ranks exchange: gradients by default, or parameters.
+    use_local_sgd : bool
+        The same as the modes 'collective' and 'local_sgd'.
+    use_dist_fc, dist_fc_config, use_amp, amp_loss_scaling
+        Not here; they keep their defaults.
     """
 
     _defaults = _FIELDS
     _FREE = ("amp_loss_scaling", "collective_mode", "exec_strategy", "mode", "recompute_checkpoints")
 
     def _check(self, name: str, value: Any) -> None:
-        if name in self._FREE or (name == "forward_recompute" and isinstance(value, bool)):
+        if name in self._FREE or (name in ("forward_recompute", "use_local_sgd") and isinstance(value, bool)):
             return
         if name in BuildStrategy._defaults:
             super()._check(name, value)
         elif value != self._defaults[name]:
             raise ProgramError(
-                f"DistributedStrategy.{name} = {value!r:.60} asks for what one rank does not have",
+                f"DistributedStrategy.{name} = {value!r:.60} asks for what minigraph does not have",
                 hint=f"Leave it at {self._defaults[name]!r}.",
             )
 
 
 @public
 class Collective:
-    """The only rank, and the programs of the optimizer that it has made.
+    """The running rank, and the programs of the optimizer that it has made.
 
     Attributes
     ----------
@@ -81,16 +91,17 @@ class Collective:
         Raises
         ------
         ProgramError
-            For one of several ranks.
+            If the role maker knows of another number of ranks than run.
         """
         if role_maker is not None and not isinstance(role_maker, RoleMakerBase):
             raise WrongTypeError(f"fleet.init takes a role maker, got {role_maker!r:.60}")
         self._role_maker = role_maker or RoleMakerBase()
         self._role_maker.generate_role()
-        if self._role_maker.worker_num() != 1:
+        ranks, run = self._role_maker.worker_num(), current().size
+        if ranks != run:
             raise ProgramError(
-                f"fleet runs one rank, not {self._role_maker.worker_num()}",
-                hint="Start the script once, without a launcher.",
+                f"the role maker says that there are {ranks} ranks, but {run} {'run' if run > 1 else 'runs'}",
+                hint=f"Start the script by `python -m minigraph launch -n {ranks} SCRIPT`.",
             )
 
     def is_worker(self) -> bool:
@@ -114,11 +125,14 @@ class Collective:
         return ",".join(found) if to_string else found
 
     def split_files(self, files: Sequence[str]) -> list[str]:
-        """The files of this rank: all of them."""
-        return list(files)
+        """The files of this rank: neighbours, as many as others have or one more."""
+        ranks, rank = self.worker_num(), self.worker_index()
+        ends = [0, *accumulate(len(files) // ranks + (i < len(files) % ranks) for i in range(ranks))]
+        return list(files[ends[rank] : ends[rank + 1]])
 
     def barrier_worker(self) -> None:
-        """Wait for the other ranks; there are none."""
+        """Wait for the other ranks."""
+        current().barrier()
 
     def init_worker(self) -> None:
         """Warn: a collective script has no parameter servers, as do the methods `init_server` to `stop_worker`."""
@@ -165,7 +179,7 @@ class Collective:
 
 @public
 class CollectiveOptimizer:
-    """An optimizer for each rank; with one rank the updates are the optimizer's own."""
+    """An optimizer for each rank, which sums what ranks exchange; with one rank the updates are the optimizer's own."""
 
     def __init__(
         self, optimizer: Any, strategy: DistributedStrategy | None = None, of: Collective | None = None
@@ -193,12 +207,28 @@ class CollectiveOptimizer:
             loss, startup_program, parameter_list, no_grad_set
         )
         program = loss.block.program
-        self._fleet.startup_program = startup_program or default_startup_program()
+        self._fleet.startup_program = startup = startup_program or default_startup_program()
         self._fleet._origin_program = program.clone()
-        self._fleet.main_program = CompiledProgram(program).with_data_parallel(
-            loss_name=loss.name, build_strategy=self._strategy, exec_strategy=strategy["exec_strategy"]
-        )
+        if self._fleet.worker_num() > 1:
+            self._fleet.main_program = CompiledProgram(self._of_rank(program, startup), self._strategy)
+        else:
+            self._fleet.main_program = CompiledProgram(program).with_data_parallel(
+                loss_name=loss.name, build_strategy=self._strategy, exec_strategy=strategy["exec_strategy"]
+            )
         return found
+
+    def _of_rank(self, program: Program, startup: Program) -> Program:
+        """The program with what the ranks exchange; the startup program makes them start alike."""
+        ranks, rank = self._fleet.worker_num(), self._fleet.worker_index()
+        strategy = vars(self._strategy)
+        is_local = strategy["use_local_sgd"] or strategy["collective_mode"] == "local_sgd"
+        if strategy["mode"] != "collective" and not is_local:
+            broadcast_parameters(startup, rings=1)
+            return GradAllReduce(ranks)(program)
+        endpoints = self._fleet.worker_endpoints()
+        made = collective.LocalSGD(1) if is_local else collective.GradAllReduce(1)
+        made.transpile(startup, program, rank, endpoints, endpoints[rank], wait_port=False)
+        return program
 
 
 fleet = Collective()
