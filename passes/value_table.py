@@ -125,22 +125,23 @@ class ValueTable:
                     known.update(op.input_arg_names, op.output_arg_names)
             ops = [op for op in ops if not _is_apart(op, known)]
         key: Any  # a tuple equals a `Value`, and is made faster
+        readers_of, writer, positions_of = self.readers, self.writer, self._writes
         for op in ops:
             position = self.position[op]
             reads, writes = op.input_arg_names, op.output_arg_names
             if self._known is not None:
                 reads, writes = [name for name in reads if name in known], [name for name in writes if name in known]
             for name in reads:
-                positions = self._writes.get(name)
+                positions = positions_of.get(name)
                 key = name, len(positions) if positions else 0
-                readers = self.readers[key]
+                readers = readers_of[key]
                 if not readers or readers[-1] is not op:  # once, even if it reads the value in two slots
                     readers.append(op)
             for name in writes:
-                positions = self._writes.setdefault(name, [])
+                positions = positions_of.setdefault(name, [])
                 positions.append(position)
                 key = name, len(positions)
-                self.writer[key] = op
+                writer[key] = op
 
     def _refresh(self) -> None:
         """Look at the operators again if others have changed the program; values that are still there stay the same."""

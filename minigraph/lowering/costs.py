@@ -6,7 +6,7 @@ outputs, each moved once, without temporaries of the kernel.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import prod
 
@@ -43,8 +43,9 @@ def size_in_bytes(value: Value | FlatView) -> int:
 
 
 def elements(value: Value | FlatView) -> int:
-    dims = value.tensor_type.shape
-    return prod(max(dim, 1) if dim < 0 else dim for dim in ((1, *dims[1:]) if value.tensor_type.is_rows else dims))
+    kind = value.tensor_type
+    dims: Sequence[int] = (1, *kind.shape[1:]) if kind.is_rows else kind.shape
+    return prod([1 if dim < 0 else dim for dim in dims] if -1 in dims else dims)
 
 
 def _updates_rows_only(step: Step) -> bool:

@@ -254,7 +254,7 @@ def _may_copy(step: Step) -> bool:
 
 def can_be_placed(step: Step, storage: Storage) -> list[Value]:
     """The values that a step can write to a given place."""
-    if not step.kernel.takes_out or step.in_place or any(slot.duplicable for slot in step.op.definition.outputs):
+    if not step.kernel.takes_out or step.in_place or any([slot.duplicable for slot in step.op.definition.outputs]):
         return []
     return [v for v in step.writes if v not in storage.shared and v.has_known_size]
 

@@ -216,6 +216,8 @@ class _Assembler:
         self._made_free = {v for step in self.flat.free for v in step.writes}
         self._registers: dict[Value | FlatView | None, int] = {None: NOTHING}
         self._functions: dict[Any, Function] = {}
+        self._offers_to: dict[tuple[str, bool, bool], Sequence[tuple[str, Callable[..., Any]]]] = {}
+        """What `_offers` has found, by type of operator, whether state is written over, and whether there are rows."""
 
     def assemble(self) -> Instructions:
         steps = self.steps
@@ -370,14 +372,18 @@ class _Assembler:
         inputs = [entry.tensor_type if isinstance(entry, Value) else _types(entry) for entry in step.inputs]
         return *inputs, *[_types(values) for values in step.outputs]
 
-    def _offers(self, step: Step) -> list[tuple[str, Callable[..., Any]]]:
+    def _offers(self, step: Step) -> Sequence[tuple[str, Callable[..., Any]]]:
         """What may offer a faster function, the first one first."""
-        type, found = step.op.type, list[tuple[str, Any]]()
-        if self.jit:
-            found.append(("jit", find_specializer(type, jit=True, rows=step.kernel.for_rows)))
-        if not (step.in_place or step.kernel.for_rows):  # only compiled loops may write over an input, see `specialize`
-            found.append(("fast", find_specializer(type)))
-        return [(kind, offer) for kind, offer in found if offer is not None]
+        key = type, in_place, for_rows = step.op.type, step.in_place, step.kernel.for_rows
+        offers = self._offers_to.get(key)
+        if offers is None:
+            found = list[tuple[str, Any]]()
+            if self.jit:
+                found.append(("jit", find_specializer(type, jit=True, rows=for_rows)))
+            if not (in_place or for_rows):  # only compiled loops may write over an input, see `specialize`
+                found.append(("fast", find_specializer(type)))
+            offers = self._offers_to[key] = [(kind, offer) for kind, offer in found if offer is not None]
+        return offers
 
     def _specialized(self, step: Step, keywords: dict[str, Any]) -> Function | None:
         """A faster function for these shapes, if the operator has one."""

@@ -38,7 +38,8 @@ class Value:
     @property
     def has_known_size(self) -> bool:
         """Whether the shapes that are fed determine the size."""
-        return self.tensor_type.is_static and not self.tensor_type.is_rows
+        kind = self.tensor_type
+        return -1 not in kind.shape and kind.kind is not VarKind.SELECTED_ROWS
 
 
 @dataclass(eq=False, slots=True)
