@@ -66,7 +66,7 @@ def short_joined(arrays: Sequence[Any]) -> Sequence[Any]:
 
     A caller that passes one vector for such a run gets the same sum, bit for bit.
     """
-    if len(arrays) == 1:
+    if len(arrays) == 1 or all([x.size > SHORT for x in arrays]):
         return arrays
     found: list[Any] = []
     for kind, group in groupby(arrays, key=lambda x: kind_if_short(x.dtype, x.size)):

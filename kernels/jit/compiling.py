@@ -39,6 +39,8 @@ from numba import cfunc as _cfunc
 from numba import njit as _njit
 from numba.extending import intrinsic as _intrinsic
 
+from minigraph.kernels.jit.compiling import load_alone as _load_alone
+
 _functions = {{name: globals()[name] for name in {names!r}}}
 
 
@@ -51,6 +53,8 @@ def _compile(name, signature, cache):
     if signature == {pointer!r}:
         return _cfunc(signature, cache=cache, error_model="numpy")(_functions[name])
     function = _compiler(name, cache=cache)
+    if cache:
+        _load_alone(function)
     function.compile(signature)
     function.disable_compile()
     return function
@@ -69,6 +73,12 @@ Functions that other functions call get no wrapper for calls from Python, which 
 
 POINTER = "void(int64, int64, int64, int64)"
 """Signature of functions in C, of which there is an address and that Python does not call."""
+
+_LOADS_ALONE = ((0, 68),)
+"""Versions of numba whose compiled functions were seen to need nothing of what `load_alone` leaves out.
+
+The list has to be right: LLVM ends the process where a symbol is missing.
+"""
 
 _LISTS = ("REASSOCIATED", "CONTRACTED", "INTRINSICS")
 
@@ -198,6 +208,24 @@ def _compile(source: str, name: str, signature: str) -> Any:
         break
     _prepare_calls()
     return function
+
+
+def load_alone(function: Any) -> None:
+    """Have a function of numba's read from the folder without what only compiling needs.
+
+    numba loads its implementations of Python and NumPy before it looks into the folder: a tenth of a second in each new
+    process. It does so before it compiles, too.
+    """
+    if importlib.import_module("numba").version_info.short not in _LOADS_ALONE or os.name == "nt":
+        return
+    runtime = importlib.import_module("numba.core.runtime").rtsys
+    kept = function._cache
+
+    def load(signature: Any, context: Any) -> Any:
+        runtime.initialize(context)  # which gives LLVM the symbols of the runtime
+        return kept._load_overload(signature, context)
+
+    kept.load_overload = load
 
 
 @cache

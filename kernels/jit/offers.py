@@ -56,7 +56,7 @@ def vectors(*arrays: Any) -> list[Any]:
     for x in arrays:
         if not x.flags.c_contiguous:
             raise TypeError("not contiguous")
-    return [x.reshape(-1) for x in arrays]
+    return [x if x.ndim == 1 else x.reshape(-1) for x in arrays]
 
 
 def offer(type: str, rows: bool = False) -> Callable[[Callable[..., Any]], Callable[..., Any]]:

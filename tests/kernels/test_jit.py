@@ -1,5 +1,6 @@
 """When loops are compiled, and where they are kept."""
 
+import importlib
 import os
 import subprocess
 import sys
@@ -198,6 +199,20 @@ def test_other_types_than_those_compiled_for_are_refused(cache):
 
 @pytest.mark.slow
 @needs_numba
+def test_a_kept_loop_is_loaded_without_the_compiler_and_its_library(cache):
+    if importlib.import_module("numba").version_info.short not in compiling._LOADS_ALONE:
+        pytest.skip("another version of numba")
+    program = """
+import sys, numpy as np, minigraph as fluid
+x = fluid.data("x", [None, 4096])
+y = fluid.layers.softmax(fluid.layers.exp(fluid.layers.scale(x, 2.0)))
+(found,) = fluid.Executor().run(feed={"x": np.full((64, 4096), 0.5, "float32")}, fetch_list=[y])
+print("numba.np.arraymath" in sys.modules, found.sum().round())
+"""
+    environment = {"MINIGRAPH_JIT": "", "MINIGRAPH_JIT_CACHE": str(cache)}
+    assert [run_python(program, **environment) for _ in range(2)] == ["True 64.0\n", "False 64.0\n"]
+
+
 def test_processes_may_fill_the_folder_at_a_time(cache):
     program = f"""
 from minigraph.kernels.jit import compiling
