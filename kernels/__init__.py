@@ -9,6 +9,7 @@ import minigraph.kernels.adaptive_optimizer
 import minigraph.kernels.array
 import minigraph.kernels.averaging
 import minigraph.kernels.bilinear
+import minigraph.kernels.class_numbers
 import minigraph.kernels.clip
 import minigraph.kernels.clip_to_keep
 import minigraph.kernels.collective
@@ -50,6 +51,7 @@ import minigraph.kernels.reduce
 import minigraph.kernels.resampling
 import minigraph.kernels.reshaping
 import minigraph.kernels.sampled_losses
+import minigraph.kernels.sampling
 import minigraph.kernels.scaling
 import minigraph.kernels.search
 import minigraph.kernels.selection

@@ -4,6 +4,7 @@ from minigraph.layers.activation import *
 from minigraph.layers.array import *
 from minigraph.layers.bilinear import *
 from minigraph.layers.branches import *
+from minigraph.layers.class_numbers import *
 from minigraph.layers.clipping import *
 from minigraph.layers.compare import *
 from minigraph.layers.crf import *
@@ -38,6 +39,7 @@ from minigraph.layers.resampling import *
 from minigraph.layers.reshaping import *
 from minigraph.layers.rnn import *
 from minigraph.layers.sampled_losses import *
+from minigraph.layers.sampling import *
 from minigraph.layers.scaling import *
 from minigraph.layers.search import *
 from minigraph.layers.selected_rows import *

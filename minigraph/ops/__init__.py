@@ -6,6 +6,7 @@ import minigraph.ops.adaptive_optimizer
 import minigraph.ops.array
 import minigraph.ops.averaging
 import minigraph.ops.bilinear
+import minigraph.ops.class_numbers
 import minigraph.ops.clip
 import minigraph.ops.collective
 import minigraph.ops.compare
@@ -44,6 +45,7 @@ import minigraph.ops.reduce
 import minigraph.ops.resampling
 import minigraph.ops.reshaping
 import minigraph.ops.sampled_losses
+import minigraph.ops.sampling
 import minigraph.ops.scaling
 import minigraph.ops.search
 import minigraph.ops.second_order

@@ -38,8 +38,8 @@ _CODE = Absent("operators of compiled libraries cannot be loaded", "Write the op
 
 _NAMES = {
     _SEQUENCES: """
-        chunk_eval edit_distance hash
-        add_position_encoding sequence_topk_avg_pooling var_conv_2d match_matrix_tensor fused_embedding_seq_pool
+        chunk_eval edit_distance
+        sequence_topk_avg_pooling var_conv_2d match_matrix_tensor fused_embedding_seq_pool
         search_pyramid_hash filter_by_instag
     """,
     _RECURRENT: """
@@ -66,8 +66,8 @@ _NAMES = {
         center_loss
     """,
     _IMAGES: """
-        affine_grid grid_sampler inplace_abn mean_iou random_crop
-        similarity_focus data_norm shard_index
+        inplace_abn random_crop
+        similarity_focus data_norm
         TreeConv tree_conv partial_concat partial_sum shuffle_batch fused_elemwise_activation
     """,
     _TOOLS: """

@@ -103,7 +103,9 @@ def with_gradients(sample, dtype):
 WITHOUT_SECOND_GRADIENT = {
     "print": "its gradient is one of it",
     "py_func": "nothing says what the gradient of a backward function is",
-    **dict.fromkeys(("nce", "hierarchical_sigmoid"), "its kernel finds the rows of the weight, and no operator does"),
+    **dict.fromkeys(
+        ("nce", "hierarchical_sigmoid", "grid_sampler"), "its kernel finds the elements that it reads, no operator does"
+    ),
     "merge_lod_tensor": "how many rows a branch has is known only when it runs",
     **dict.fromkeys(
         (

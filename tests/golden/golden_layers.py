@@ -893,5 +893,38 @@ def record(folder, cases):
     golden_arrays.write(folder, recorded, operators)
 
 
+# Images sampled between their elements, positions, numbers of classes
+
+case("affine_grid", lambda L, t: L.affine_grid(t, [2, 3, 4, 5]), t="f 2,2,3")
+case("affine_grid_double", lambda L, t: L.affine_grid(t, [1, 1, 3, 2]), t="f 1,2,3 float64")
+case(
+    "affine_grid_given",
+    lambda L, t, s: L.affine_grid(t, s),
+    t="f 2,2,3",
+    s=np.array([2, 1, 3, 4], "int32"),
+)
+for _dtype in ("float32", "float64"):
+    case(
+        "grid_sampler_" + _dtype, lambda L, x, g: L.grid_sampler(x, g), x="f 2,3,4,5 " + _dtype, g="u 2,4,5,2 " + _dtype
+    )
+case("grid_sampler_outside", lambda L, x, g: L.grid_sampler(x, g), x="f 2,3,4,5", g="f 2,4,5,2")
+case("add_position_encoding", lambda L, x: L.add_position_encoding(x, 0.5, 2.0), x="f 2,5,6")
+case("add_position_encoding_narrow", lambda L, x: L.add_position_encoding(x, 1.0, 1.0), x="f 2,3,2")
+
+
+def _hash(x, size, count):
+    """The operator by itself: the layer of the original fails."""
+    out = x.block.create_var(name="hashed", dtype=x.dtype)
+    x.block.append_op(type="hash", inputs={"X": [x]}, outputs={"Out": [out]}, attrs={"num_hash": count, "mod_by": size})
+    return out
+
+
+case("shard_index", lambda L, x: L.shard_index(x, 20, 3, 1), x="i0:20 6,1")
+for _dtype in ("int32", "int64"):
+    case("hash_" + _dtype, lambda L, x: _hash(x, 1000, 3), x="i0:1000000 4,3 " + _dtype)
+    case("hash_long_" + _dtype, lambda L, x: _hash(x, 2**30, 2), x="i0:1000000 2,13 " + _dtype)
+    case("mean_iou_" + _dtype, lambda L, x, y: L.mean_iou(x, y, 4), x="i0:3 3,5 " + _dtype, y="i0:3 3,5 " + _dtype)
+
+
 if __name__ == "__main__":
     record(FOLDER, CASES)
