@@ -75,13 +75,21 @@ def _define(
 
 # Functions of one element
 
+
+def _check_elements(of: dict[str, TensorType]) -> None:
+    if "X" in of and "Out" in of:
+        merge_shapes(of["X"].shape, of["Out"].shape, "what belongs to X and to Out")
+
+
 _define(
     "square", "X DOut DDX", "DX DDOut",
     "``DX = 2 * DOut * DDX`` and ``DDOut = 2 * X * DDX``.",
+    _check_elements,
 )  # fmt: skip
 _define(
     "sqrt", "Out DX DDX", "DOut DDOut",
     "``DOut = -DX * DDX / Out`` and ``DDOut = DDX / (2 * Out)``, where DOut is what flows into the root itself.",
+    _check_elements,
 )  # fmt: skip
 _define("relu", "Out DDX", "DDOut", "``DDOut`` is DDX where Out is positive, else 0.")
 _define("leaky_relu", "Out DDX", "DDOut", "``DDOut`` is DDX where Out is positive, else ``alpha * DDX``.")
@@ -89,6 +97,7 @@ _define(
     "elu", "X DOut DDX", "DX DDOut",
     "``DDOut`` is DDX where X is positive, else ``alpha * exp(X) * DDX``; ``DX`` is 0 there, else\n"
     "``alpha * exp(X) * DOut * DDX``.",
+    _check_elements,
 )  # fmt: skip
 
 

@@ -99,3 +99,10 @@ def test_what_no_gradient_flows_into_counts_as_zero(op, wanted):
 @pytest.mark.parametrize(("op", "wanted"), [(op, slot) for op, (slots, _) in OPERANDS.items() for slot in slots])
 def test_an_operand_without_a_gradient_does_not_matter(op, wanted):
     check_second_gradient(op, wanted, stopped=OPERANDS[op][0].keys() - {wanted})
+
+
+def test_what_belongs_to_x_and_to_the_result_has_one_shape():
+    block = fluid.Program().global_block()
+    x, d = (block.create_var(name=name, shape=shape, dtype="float32") for name, shape in (("x", [1, 1]), ("d", [1])))
+    with pytest.raises(fluid.errors.OpError, match=r"must have equal shapes, got \[1, 1\] and \[1\]"):
+        block.append_op("square_grad_grad", {"X": x, "DOut": d, "DDX": x}, {"DDOut": block.create_var(name="y")})
