@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from math import inf, prod
@@ -51,14 +51,23 @@ def insert_for(
 
     Of the `role_vars` of a backward operator it gets those whose gradient it makes.
     """
-    role_vars = op.role_vars
-    if role_vars and op.role & Role.BACKWARD:
-        made = {name_of(name) for names in outputs.values() for name in each_of(names)}
-        pairs = zip(role_vars[::2], role_vars[1::2], strict=False)
-        role_vars = tuple([name for pair in pairs if pair[1] in made for name in pair])
-    fields = {"op_role": op.role, "op_role_var": role_vars, "op_namescope": op.namescope}
+    made = [name_of(name) for names in outputs.values() for name in each_of(names)]
+    fields = {"op_role": op.role, "op_role_var": served_by(op, made), "op_namescope": op.namescope}
     with op.block.inserting_before(op):
         return op.block.append_op(type, inputs, outputs, {**attrs, **fields})
+
+
+def served_by(op: Operator, made: Iterable[str]) -> tuple[str, ...]:
+    """Return the `role_vars` for an operator that makes these results in the place of `op`.
+
+    Of those of a backward operator it gets those whose gradient it makes.
+    """
+    role_vars = op.role_vars
+    if not role_vars or not op.role & Role.BACKWARD:
+        return role_vars
+    made = set(made)
+    pairs = zip(role_vars[::2], role_vars[1::2], strict=False)
+    return tuple([name for pair in pairs if pair[1] in made for name in pair])
 
 
 def redirect(op: Operator, names: Mapping[str, str]) -> None:

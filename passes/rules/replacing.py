@@ -8,7 +8,9 @@ from minigraph import unique_name
 from minigraph.errors import MinigraphError, RuleError
 from minigraph.ir import Operator
 from minigraph.ir.block_arguments import bind_slots
+from minigraph.ir.operator import slot_names
 from minigraph.opdef import EMPTY, OpDef, definition_of
+from minigraph.passes.rewriting import served_by
 from minigraph.passes.rules.exchange import read_instead, require_same_draws
 from minigraph.passes.rules.fragments import Fragment, Hole, Node, Result
 from minigraph.passes.rules.matcher import Match
@@ -20,8 +22,9 @@ def replace(match: Match, fragment: Fragment, returned: list[str], rule: str) ->
 
     None is returned if the operator is an ``assign`` that has to stay, because its result is fetched or persistable.
 
-    A new operator that makes a result has the role, the role_vars, the name scope and the source line of the operator
-    that made it before; the others have those of the operator in whose place they are.
+    A new operator that makes a result has the role, the name scope and the source line of the operator that made it
+    before, and its role_vars, of a backward operator those whose gradients it makes; the others have those of the
+    operator in whose place they are.
 
     Raises
     ------
@@ -87,7 +90,7 @@ def _is_same(op: Operator, other: Operator) -> bool:
 
 
 def _operator(definition: OpDef, inputs: Any, outputs: Any, attrs: Any, served: Operator) -> Operator:
-    fields = served.role, served.role_vars, served.namescope, served.site
+    fields = served.role, served_by(served, slot_names(outputs)), served.namescope, served.site
     return Operator(definition, inputs, outputs, attrs, *fields)
 
 

@@ -111,6 +111,30 @@ def test_readers_of_a_value_may_read_names_that_no_rule_is_about():
     assert after(no_copy, text, "e")[1:] == ["e: float32[2] = elementwise_add(X=x, Y=d)"]
 
 
+@rule
+def sum_grad(x, y, d):
+    return op("elementwise_add_grad", X=x, Y=y, Out_GRAD=d, outputs=["X@GRAD", "Y@GRAD"])
+
+
+@sum_grad.to
+def _(d):
+    return op("scale", X=d), op("scale", X=d)
+
+
+def test_of_several_operators_that_makes_the_gradient_names_it():
+    text = """
+        block 0
+          data x: float32[2]
+          param w: float32[2]
+          data d: float32[2]
+          X@GRAD=dx: float32[2], Y@GRAD=w@GRAD: float32[2] = elementwise_add_grad(X=x, Y=w, Out@GRAD=d) {role='backward', role_vars=[w, w@GRAD]}
+    """  # noqa: E501
+    assert after(sum_grad, text, "dx", "w@GRAD") == [
+        "dx: float32[2] = scale(X=d) {role='backward'}",
+        "w@GRAD: float32[2] = scale(X=d) {role='backward', role_vars=[w, w@GRAD]}",
+    ]
+
+
 def test_find_changes_nothing():
     program = program_of(CHAIN, "z")
     before = str(program)
