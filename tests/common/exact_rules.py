@@ -5,6 +5,11 @@ from minigraph.ir import Role
 from minigraph.passes.rules import attr, marked, op, rule, value
 
 
+def have_one_shape(first, *others):
+    """Whether nothing is broadcast, in whatever run."""
+    return first.tensor_type.is_static and all(each.tensor_type == first.tensor_type for each in others)
+
+
 @rule
 def relu_twice(x):
     return layers.relu(layers.relu(x))
@@ -91,6 +96,11 @@ def sum_of_sum(xs=value(several=True), ys=value(several=True)):
     return op("sum", X=[op("sum", X=xs), ys])
 
 
+@sum_of_sum.where
+def _(m):
+    yield have_one_shape(*m.xs, *m.ys), "the operands must have one known shape"
+
+
 @sum_of_sum.to
 def _(xs, ys):
     return op("sum", X=[*xs, *ys])
@@ -134,7 +144,7 @@ def relu_plus(x, y):
 
 @relu_plus.where
 def _(m):
-    yield m.x.tensor_type == m.y.tensor_type, "the operands must have one type"
+    yield have_one_shape(m.x, m.y), "the operands must have one known shape"
 
 
 @relu_plus.to
@@ -164,8 +174,8 @@ def mul_of_grad(x, y, d):
 
 @mul_of_grad.where
 def _(m):
-    types = [each.tensor_type for each in (m.x, m.y, m.d)]
-    yield types.count(types[0]) == 3, "all must have one type"
+    yield have_one_shape(m.x, m.y, m.d), "all must have one known shape"
+    yield m.d.tensor_type.dtype.is_floating, "a gradient must have numbers"
 
 
 @mul_of_grad.to
