@@ -9,8 +9,9 @@ from hypothesis import settings
 
 import minigraph as fluid
 from minigraph.errors import MissingExtraError, PlaceError
-from minigraph.rewrite.pytest_plugin import check_pass  # noqa: F401  # a fixture
 from minigraph.runtime.place import CUDAPlace
+
+pytest_plugins = ["pytest_minigraph"]  # where minigraph is installed pytest finds it by itself
 
 # How long an example takes depends on what else the machine does. The examples are the same each time, so that what
 # passes at a commit passes there always; HYPOTHESIS_PROFILE=explore draws new ones.

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from math import inf
 from random import Random
+from time import monotonic
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -13,7 +15,7 @@ from minigraph.ir import Program
 from minigraph.rewrite.cases import Case
 from minigraph.rewrite.counter_examples import CounterExample
 from minigraph.rewrite.hints import hints_of
-from minigraph.rewrite.laws import Broken, Subject, broken_law, other_values, rewritten, runs_to_finite_numbers
+from minigraph.rewrite.laws import SECONDS, Broken, Subject, broken_law, other_values, rewritten, runs_to_finite_numbers
 from minigraph.rewrite.random_programs.drawing import Drawn, Hints, Pick, arrays_for, draw
 from minigraph.rewrite.reducing import reduced, runs_completely
 from minigraph.support.public import public
@@ -25,6 +27,12 @@ Plant: TypeAlias = Callable[[Pick], Any]
 _FINITE_TRIES = 3
 """Maximum draws of arrays of each kind until all results are finite."""
 
+_BRIEFLY = 0.5
+"""Maximum time of a pass that does not end for one of the smaller programs, in seconds."""
+
+_SECONDS_OF_ENDLESS = 20.0
+"""Maximum time to make a program smaller for which a pass does not end, in seconds."""
+
 
 @public
 def check(
@@ -35,6 +43,7 @@ def check(
     plant: Sequence[Plant] = (),
     prepare: Callable[[Program], Any] | None = None,
     reduce: bool = True,
+    seconds: float = SECONDS,
 ) -> CounterExample | None:
     """Apply a pass to random programs, and look for one that it breaks.
 
@@ -55,6 +64,8 @@ def check(
         minigraph is left out.
     reduce : bool
         Make the program that is found as small as possible.
+    seconds : float
+        Maximum time of the pass for one program.
 
     Returns
     -------
@@ -66,6 +77,7 @@ def check(
     Results are compared bit for bit, or up to rounding if the pass says ``changes_rounding``.
     """
     subject = Subject(rewrite)
+    subject.seconds = seconds
     hints = hints_of(rewrite, plant)
     with np.errstate(all="ignore"):
         for number in range(programs):
@@ -131,8 +143,13 @@ def _counter_example(subject: Subject, case: Case, broken: Broken) -> CounterExa
 
 def _reduced(subject: Subject, case: Case, broken: Broken) -> CounterExample:
     """The smallest program of which the same law is broken."""
+    end = inf
+    if broken.law == "ends":
+        subject.seconds, end = min(subject.seconds, _BRIEFLY), monotonic() + _SECONDS_OF_ENDLESS
 
     def fails(candidate: Case) -> bool:
+        if monotonic() > end:
+            return False
         found = broken_law(subject, candidate)
         same_law = found is not None and (found.law, found.kind) == (broken.law, broken.kind)
         return same_law and (broken.law != "raises" or runs_completely(candidate))

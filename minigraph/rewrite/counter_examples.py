@@ -15,7 +15,7 @@ from minigraph.ir.text.diff import diff
 from minigraph.ir.text.html import program_details
 from minigraph.passes.rules import Rule
 from minigraph.rewrite.cases import MOST_LOOPS
-from minigraph.rewrite.laws import Subject
+from minigraph.rewrite.laws import SECONDS, Subject
 from minigraph.support.html import code, details, in_notebook
 
 Array = np.ndarray[Any, Any]
@@ -34,12 +34,12 @@ class CounterExample:
     state : dict
         Arrays of persistable variables before the run, by name.
     law : str
-        Which law is broken: ``raises``, ``valid``, ``truthful``, ``repeatable``, ``roles``,
+        Which law is broken: ``ends``, ``raises``, ``valid``, ``truthful``, ``repeatable``, ``roles``,
         ``role_vars``, ``runs`` or ``values``.
     difference : str
         What is wrong, in words and numbers.
     rewritten : Program or None
-        What the pass made of the program; None if it raised.
+        What the pass made of the program; None if it raised, or did not end.
     """
 
     program: Program
@@ -101,6 +101,12 @@ print(fluid.diff(program, rewritten))
 fluid.verify(rewritten)
 """
 
+_LIMITED = f"""
+import faulthandler
+
+faulthandler.dump_traceback_later({SECONDS:g}, exit=True)  # shows where the pass is
+"""
+
 _EMBEDDED = """
 # The pass is defined inside of a function, so here is what it made of the program.
 rewritten = fluid.Program.parse({rewritten})
@@ -153,6 +159,8 @@ def script(example: CounterExample) -> str:
             state=_arrays(example.state),
         )
     ]  # fmt: skip
+    if example.law == "ends":
+        parts.append(_LIMITED)
     if found is not None:
         parts.append(_APPLY.format(expression=found))
     elif example.rewritten is not None:

@@ -1,7 +1,7 @@
 """Laws of a pass, tried on one program.
 
-A pass raises nothing, the program it leaves is valid, it says truthfully whether it changed anything, a second time
-changes nothing, operators keep their roles, and what is fetched or persistable keeps its value.
+A pass ends and raises nothing, the program it leaves is valid, it says truthfully whether it changed anything, a
+second time changes nothing, operators keep their roles, and what is fetched or persistable keeps its value.
 """
 
 from __future__ import annotations
@@ -20,6 +20,10 @@ from minigraph.ir import Operator, Program, Role
 from minigraph.ir.verifier import verify
 from minigraph.passes.base import Pipeline, Rewrite
 from minigraph.rewrite.cases import Case, Literal, Results, Rounding, are_same_bits, differing, is_finite
+from minigraph.rewrite.limits import EDITS, EDITS_PER_OP, Endless, bounded
+
+SECONDS = 10.0
+"""Maximum time of a pass for one program, in seconds; random programs take milliseconds."""
 
 
 @dataclass(frozen=True)
@@ -27,7 +31,7 @@ class Broken:
     """A law that a pass breaks."""
 
     law: str
-    """``raises``, ``valid``, ``truthful``, ``repeatable``, ``roles``, ``role_vars``, ``runs`` or ``values``."""
+    """``ends``, ``raises``, ``valid``, ``truthful``, ``repeatable``, ``roles``, ``role_vars``, ``runs``, ``values``."""
     text: str
     """What happened, with the values."""
     kind: str = ""
@@ -38,6 +42,9 @@ class Broken:
 
 class Subject:
     """A pass under test: a `Pass`, a `Pipeline`, a rule, or a function that changes a program in place."""
+
+    seconds = SECONDS
+    """Maximum time for one program."""
 
     def __init__(self, rewrite: Any) -> None:
         if inspect.isclass(rewrite) or not (callable(getattr(rewrite, "apply", None)) or callable(rewrite)):
@@ -68,6 +75,11 @@ class Subject:
         with unique_name.guard(prefix):
             return bool(self._apply(program))
 
+    def apply_bounded(self, program: Program, prefix: str = "new_") -> bool:
+        """Change the program; raise `Endless` if that goes on and on."""
+        edits = EDITS + EDITS_PER_OP * sum([len(block.ops) for block in program.blocks])
+        return bounded(lambda: self.apply(program, prefix), self.seconds, edits)
+
     def line_of(self, error: BaseException) -> Site:
         """The line of the pass that an error came through, or the innermost of all."""
         frames = traceback.extract_tb(error.__traceback__)
@@ -88,7 +100,9 @@ def rewritten(subject: Subject, program: Program) -> tuple[Program | None, Broke
     """Apply a pass to a clone, and try the laws that need no arrays; the clone is None if nothing changed."""
     twin = program.clone()
     try:
-        changed = subject.apply(twin)
+        changed = subject.apply_bounded(twin)
+    except Endless as error:
+        return None, _endless(subject, error)
     except Exception as error:
         line = subject.line_of(error)
         text = f"{subject.name} raises {type(error).__name__}: {error}\n  at {line}"
@@ -107,10 +121,17 @@ def rewritten(subject: Subject, program: Program) -> tuple[Program | None, Broke
         return twin, Broken(
             "valid", f"{subject.name} leaves a program that breaks an invariant\n{text}", rewritten=twin
         )
-    text = _second_time(subject, twin)
+    try:
+        text = _second_time(subject, twin)
+    except Endless as error:
+        return twin, _endless(subject, error, ", applied again,")
     if text:
         return twin, Broken("repeatable", text, rewritten=twin)
     return twin, lost_roles(program, twin) if subject.keeps_roles else None
+
+
+def _endless(subject: Subject, error: Endless, when: str = "") -> Broken:
+    return Broken("ends", f"{subject.name}{when} does not end: {error}\n  at {subject.line_of(error)}")
 
 
 def _invalid(program: Program) -> str:
@@ -127,7 +148,7 @@ def _second_time(subject: Subject, twin: Program) -> str:
         return ""
     again = twin.clone()
     try:
-        changed = subject.apply(again, "again_")
+        changed = subject.apply_bounded(again, "again_")
     except Exception as error:
         return f"{subject.name}, applied again, raises {type(error).__name__}: {error}\n  at {subject.line_of(error)}"
     if changed or not again.equals(twin):

@@ -101,10 +101,12 @@ def distributions(tmp_path_factory: pytest.TempPathFactory) -> Distributions:
     return Distributions(source, wheels[0], sdists[0])
 
 
-def test_the_wheel_installs_minigraph_and_nothing_else(distributions: Distributions):
+def test_the_wheel_installs_minigraph_and_its_plugin_for_pytest(distributions: Distributions):
     with zipfile.ZipFile(distributions.wheel) as wheel:
         top_level = {PurePosixPath(name).parts[0] for name in wheel.namelist()}
-    assert top_level == {"minigraph", f"minigraph-{__version__}.dist-info"}
+        scripts = wheel.read(f"minigraph-{__version__}.dist-info/entry_points.txt").decode()
+    assert top_level == {"minigraph", "pytest_minigraph.py", f"minigraph-{__version__}.dist-info"}
+    assert "[pytest11]\npytest_minigraph = pytest_minigraph\n" in scripts
 
 
 def test_the_wheel_holds_every_module_of_the_three_folders_once(distributions: Distributions):
@@ -113,7 +115,7 @@ def test_the_wheel_holds_every_module_of_the_three_folders_once(distributions: D
         for folder, installed in FOLDERS.items()
         for name in files_in(distributions.source / folder)
         if name.endswith(".py")
-    }
+    } | {"pytest_minigraph.py": distributions.source / "pytest_minigraph.py"}
     with zipfile.ZipFile(distributions.wheel) as wheel:
         assert {name for name in wheel.namelist() if name.endswith(".py")} == set(modules)
         for name, path in modules.items():

@@ -1,5 +1,7 @@
 """`rewrite.check`: finds the program that a pass breaks, and none where there is none."""
 
+from contextlib import suppress
+
 import pytest
 from exact_rules import RULES
 from hypothesis import given
@@ -128,3 +130,44 @@ def test_a_loop_without_an_end_is_an_error():
 
     found = rewrite.check(goes_on, programs=400)
     assert found is not None and found.law in ("runs", "valid")
+
+
+def goes_on(program):
+    """Turn to the same operator again and again."""
+    while any(op.type == "relu" for op in program.global_block().ops):
+        pass
+    return False
+
+
+def grows(program):
+    """Put a relu behind each relu."""
+    block, changed = program.global_block(), False
+    for op in block.ops:
+        if op.type == "relu":
+            block.insert(op._next, "relu", {"X": op.output("Out")}, {"Out": [block.create_var().name]})
+            changed = True
+    return changed
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("endless", [goes_on, grows])
+def test_a_pass_without_an_end_is_named_with_the_program(endless):
+    found = rewrite.check(endless, seconds=0.3, plant=[lambda pick: layers.relu(pick())])
+    assert found.law == "ends" and f"{endless.__name__} does not end: it has " in found.difference
+    assert "test_check.py" in found.difference
+    assert [op.type for op in found.program.global_block().ops] == ["relu"]
+
+
+def test_a_pass_that_grows_a_program_is_ended_by_the_number_of_its_changes():
+    found = rewrite.check(grows, seconds=100, plant=[lambda pick: layers.relu(pick())], reduce=False)
+    assert found.law == "ends" and "it has changed the program 1" in found.difference
+
+
+def test_a_pass_cannot_catch_its_end():
+    def holds_on(program):
+        while True:
+            with suppress(Exception):
+                program.global_block().ops[0]
+
+    found = rewrite.check(holds_on, programs=1, seconds=0.1, reduce=False)
+    assert found.law == "ends"

@@ -1,0 +1,77 @@
+"""A bound on the work of a pass, which may not end."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from threading import Event, Lock, Thread, get_ident
+from typing import Any, TypeVar
+
+from minigraph.support.undo import JOURNAL, Journal
+
+T = TypeVar("T")
+
+EDITS = 10_000
+EDITS_PER_OP = 200
+"""Maximum changes that a pass makes, of a program without operators and for each operator; more means that it does not
+end."""
+
+_AGAIN = 0.05
+"""Seconds until the exception is raised again: one that arrives in a finalizer is lost."""
+
+_raise_in = ctypes.pythonapi.PyThreadState_SetAsyncExc
+
+
+class Endless(BaseException):
+    """A pass is still at work; no `Exception`, which a pass might catch."""
+
+
+class _Edits(Journal):
+    """A journal of few changes."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+
+    def append(self, entry: Any) -> None:
+        super().append(entry)
+        if len(self) > self._most:
+            raise Endless(f"it has changed the program {self._most:,} times")
+
+
+def bounded(act: Callable[[], T], seconds: float, edits: int) -> T:
+    """Return what `act` returns.
+
+    Raises
+    ------
+    Endless
+        In `act`, after so many seconds, or so many changes of programs.
+    """
+    thread, turn, is_over = ctypes.c_ulong(get_ident()), Lock(), Event()
+
+    def interrupt() -> None:
+        pause = seconds
+        while not is_over.wait(pause):
+            with turn:
+                if not is_over.is_set():
+                    _raise_in(thread, ctypes.py_object(Endless))
+            pause = _AGAIN
+
+    def stop() -> None:
+        with turn:
+            is_over.set()
+            _raise_in(thread, None)  # an exception that has not arrived yet comes to nothing
+
+    before = JOURNAL.get()
+    try:
+        try:
+            JOURNAL.set(_Edits(edits))
+            Thread(target=interrupt, daemon=True).start()
+            return act()
+        finally:
+            stop()
+    except Endless as error:
+        stop()  # it may have arrived in the call above
+        said = error.args[0] if error.args else f"it has run for {seconds:g} s"
+        raise Endless(said).with_traceback(error.__traceback__) from None
+    finally:
+        JOURNAL.set(before)
