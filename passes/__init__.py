@@ -37,6 +37,7 @@ from minigraph.passes.transpose_into_matmul import TransposeIntoMatmul
 from minigraph.passes.transpose_once import TransposeOnce
 from minigraph.passes.turn_transposes import TurnTransposes
 from minigraph.passes.unroll_recurrent import UnrollRecurrent
+from minigraph.passes.weighted_means import WeightMeans
 from minigraph.passes.write_where_assigned import WriteWhereAssigned
 
 # Each pass makes work for later ones: copies hide equal operators, only merged updates take the factor of a clip, and
@@ -94,5 +95,6 @@ __all__ = [
     "TransposeOnce",
     "TurnTransposes",
     "UnrollRecurrent",
+    "WeightMeans",
     "WriteWhereAssigned",
 ]

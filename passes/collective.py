@@ -68,9 +68,10 @@ class GradAllReduce(Collective):
 
     def apply(self, program: Program) -> bool:
         block = program.global_block()
-        if self.ranks == 1 or any(op.type.startswith("c_allreduce") for op in block.ops):
-            return False
         backward = [op for op in block.ops if op.role & Role.BACKWARD]
+        grads = {name for op in backward for name in op.role_vars[1::2]}
+        if self.ranks == 1 or any(op.inputs["X"][0] in grads for op in block.ops.of_type("c_allreduce_sum")):
+            return False
         if not backward:
             raise ProgramError(
                 f"{self.name}: the program has no backward pass",

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from minigraph.errors import ProgramError
+from minigraph.errors import ProgramError, warn
 from minigraph.ir import Program
 from minigraph.parallel.verifying import verify
 from minigraph.passes.collective import GradAllReduce, broadcast_parameters
 from minigraph.passes.shards import ShardBatch, count_steps
+from minigraph.passes.weighted_means import WeightMeans, means_of_loss
 
 
 @dataclass(frozen=True)
@@ -34,6 +35,8 @@ class DataParallel(GradAllReduce):
         Number of shards of the batch of all ranks, a power of two. Default: one for each rank.
     exact : bool
         Whether to compute shard by shard, and to have executors make no rewrite that changes a bit.
+    ragged : bool
+        Whether ranks may be fed different numbers of samples, see `minigraph.passes.WeightMeans`.
 
     Raises
     ------
@@ -41,6 +44,11 @@ class DataParallel(GradAllReduce):
         If the program has no backward pass, or cannot be divided into shards.
     VerifyError
         If ranks would not train as one does, see `minigraph.parallel.verify`.
+
+    Warns
+    -----
+    UserWarning
+        If the loss averages over samples and `ragged` is false: ranks must then be fed as many samples each.
 
     Examples
     --------
@@ -63,6 +71,7 @@ class DataParallel(GradAllReduce):
 
     shards: int = 0
     exact: bool = False
+    ragged: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -80,10 +89,23 @@ class DataParallel(GradAllReduce):
         if self.exact:
             changed = ShardBatch(self._shards // self.ranks).apply(program)
             program.is_exact = True
+        if self.ranks > 1:
+            self._weight_means(program)
         changed = super().apply(program) or changed
         if self.ranks > 1:
             verify(program, statistics="local")
         return changed
+
+    def _weight_means(self, program: Program) -> None:
+        if self.ragged:
+            WeightMeans(self.ranks).apply(program)
+            return
+        means = [op.output("Out")[0] for op in means_of_loss(program)]
+        if means and not self.exact:
+            warn(
+                f"each rank averages {', '.join(means[::-1])} over its own samples, and counts as much as others: feed "
+                "all ranks as many samples, or say DataParallel(..., ragged=True)"
+            )
 
     def prepare(self, startup: Program) -> None:
         """Let every rank start with the parameters of rank 0."""

@@ -1,0 +1,75 @@
+"""Ranks with different numbers of samples train like one rank with all of them."""
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+import minigraph as fluid
+from minigraph import layers, parallel
+from minigraph.parallel import DataParallel
+
+RNG = np.random.default_rng(3)
+ROWS = RNG.normal(size=(11, 6))
+TARGETS = RNG.normal(size=(11, 1))
+MASK = (RNG.uniform(size=(11, 1)) < 0.7).astype("float64")
+
+
+def error(x, y):
+    hidden = layers.fc(x, 5, param_attr=start("w", 6, 5), bias_attr=False, act="tanh")
+    return layers.square_error_cost(layers.fc(hidden, 1, param_attr=start("v", 5, 1), bias_attr=False), y)
+
+
+def start(name, *shape):
+    value = np.sin(np.arange(np.prod(shape))).reshape(shape)
+    return fluid.ParamAttr(name, initializer=fluid.initializer.NumpyArrayInitializer(value))
+
+
+LOSSES = {
+    "mean": lambda each, mask: layers.mean(each),
+    "reduce_mean": lambda each, mask: layers.reduce_mean(each),
+    "over the first dimension": lambda each, mask: layers.reduce_sum(layers.reduce_mean(each, dim=[0])),
+    "means of two counts": lambda each, mask: layers.mean(each) + layers.mean(layers.concat([each, each * 2.0])),
+    "of rows, then of all": lambda each, mask: layers.mean(layers.reduce_mean(each, dim=[1])),
+    "divided by how many count": lambda each, mask: layers.reduce_sum(each * mask) / layers.reduce_sum(mask),
+    "with a decay": lambda each, mask: (
+        layers.mean(each) + layers.reduce_sum(layers.square(each.block.program.global_block().var("w")))
+    ),
+}
+
+
+def train(name, rows, ranks):
+    """The weights after three steps with some of the rows, and the norms of the gradients."""
+    main, startup = fluid.Program(), fluid.Program()
+    with fluid.program_guard(main, startup), fluid.unique_name.guard():
+        x, y, mask = (fluid.data(each, [None, size], "float64") for each, size in (("x", 6), ("y", 1), ("mask", 1)))
+        loss = LOSSES[name](error(x, y), mask)
+        clip = fluid.clip.GradientClipByGlobalNorm(0.3)
+        fluid.optimizer.Momentum(0.1, 0.9, grad_clip=clip).minimize(loss)
+    twin = DataParallel(ranks, ragged=True)(main)
+    executor, scope = fluid.Executor(), fluid.Scope()
+    executor.run(startup, scope=scope)
+    feed = {"x": ROWS[rows], "y": TARGETS[rows], "mask": MASK[rows]}
+    for _ in range(3):
+        executor.run(twin, {key: feed[key] for key in feed if main.global_block().has_var(key)}, [loss], scope=scope)
+    return [np.array(scope.find_var(p.name).get_tensor()) for p in main.all_parameters()]
+
+
+@pytest.mark.parametrize("ranks", [2, 4])
+@pytest.mark.parametrize("name", LOSSES)
+def test_ragged_ranks_train_as_one(name, ranks):
+    alone = train(name, slice(None), 1)
+    bounds = [0, 5, 6, 9, 11] if ranks == 4 else [0, 3, 11]
+    parts = [slice(*pair) for pair in pairwise(bounds)]
+    for params in parallel.simulate(lambda rank: train(name, parts[rank], ranks), ranks):
+        for param, expected in zip(params, alone, strict=True):
+            np.testing.assert_allclose(param, expected, rtol=1e-6, atol=1e-9)
+
+
+def test_without_it_a_warning_names_the_mean():
+    main = fluid.Program()
+    with fluid.program_guard(main, fluid.Program()), fluid.unique_name.guard():
+        loss = layers.mean(layers.fc(fluid.data("x", [None, 2]), 1))
+        fluid.optimizer.SGD(0.1).minimize(loss)
+    with pytest.warns(UserWarning, match="each rank averages mean_0.tmp_0 over its own samples"):
+        DataParallel(2)(main)
