@@ -16,6 +16,7 @@ from minigraph.runtime.place import (
     is_compiled_with_cuda,
 )
 from minigraph.runtime.scope import LoDTensor, Scope, SelectedRows
+from minigraph.support.public import refuse_unknown_names
 from minigraph.types import DType, VarKind
 
 __all__ = [
@@ -64,3 +65,6 @@ class VarDesc:
     """Holder of ``VarDesc.VarType``, the element types and the kinds of variables."""
 
     VarType = _VarTypes()
+
+
+refuse_unknown_names(__name__)

@@ -29,6 +29,10 @@ _LOSSES = Absent("this loss is not here yet", "Write its formula with elementwis
 _IMAGES = Absent("this operator on images is not here yet", "Build it from layers.gather, layers.pad2d and arithmetic.")
 _TOOLS = Absent("this tool of Paddle's own is out of scope", "Leave the call out: the numbers do not depend on it.")
 _EVALUATORS = Absent("its classes add operators that are not here yet", "Use minigraph.metrics on what a run fetches.")
+_INFERENCE = Absent(
+    "the inference engine is out of scope",
+    "Load the model with io.load_inference_model and run it with an Executor.",
+)
 _DATA_SETS = Absent(
     "its files need a library that minigraph does not use",
     "Read the files with that library, and give minigraph a reader.",
@@ -61,6 +65,7 @@ _NAMES = {
         PipelineTrainer DataFeedDesc  PipelineOptimizer HDFSClient multi_download
         multi_upload load_persistables_for_increment load_persistables_for_inference convert_dist_to_sparse_program
         ctr_metric_bundle continuous_value_model tdm_child tdm_sampler rank_attention parameter_server
+        distribute_transpiler hdfs fleet_util
     """,
     _LOSSES: """
         center_loss
@@ -72,10 +77,14 @@ _NAMES = {
     """,
     _TOOLS: """
         install_check run_check
-        Compressor QuantizeTranspiler op_freq_statistic mixed_precision extend_with_decoupled_weight_decay
+        Compressor QuantizeTranspiler op_freq_statistic extend_with_decoupled_weight_decay
         ComplexVariable VarBase
     """,
     _EVALUATORS: "evaluator",
+    _INFERENCE: """
+        AnalysisConfig AnalysisPredictor NativeConfig PaddleBuf PaddleDType PaddlePredictor PaddleTensor ZeroCopyTensor
+        create_paddle_predictor
+    """,
     _DATA_SETS: "mq2007 sentiment voc2012",
     _OLDER: "FC",
     _CODE: "load_op_library load",

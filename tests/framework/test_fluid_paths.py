@@ -288,6 +288,24 @@ def test_every_public_name_of_fluid_is_here_or_says_why_not(module):
                 assert caught.value.site.filename == __file__
 
 
+@pytest.mark.parametrize(
+    ("path", "reason"),
+    [
+        ("core.AnalysisConfig", "inference engine is out of scope"),
+        ("core.create_paddle_predictor", "inference engine is out of scope"),
+        ("transpiler.distribute_transpiler", "parameter servers"),
+        ("incubate.fleet.parameter_server", "parameter servers"),
+        ("incubate.fleet.base.hdfs", "parameter servers"),
+        ("FC", "only before 1.8"),
+    ],
+)
+def test_names_outside_of_the_public_lists_say_why_they_are_not_here(path, reason):
+    found = fluid
+    with pytest.raises(UnknownNameError, match=rf"fluid has it, but .*{reason}"):
+        for part in path.split("."):
+            found = getattr(found, part)
+
+
 def test_no_name_that_is_here_is_said_to_be_absent():
     modules = (fluid, layers, dygraph, fluid.nets, fluid.metrics, fluid.optimizer, fluid.contrib)
     # Fluid has two of some names, such as the older decoder of its contrib.
