@@ -56,6 +56,7 @@ import minigraph.kernels.scaling
 import minigraph.kernels.search
 import minigraph.kernels.selection
 import minigraph.kernels.sequence_pool
+import minigraph.kernels.sequence_scores
 import minigraph.kernels.sequence_windows
 import minigraph.kernels.sequences
 import minigraph.kernels.series

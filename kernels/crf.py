@@ -34,7 +34,7 @@ def _last(lengths) -> Any:
 
 
 @kernel("linear_chain_crf")
-def linear_chain_crf(xp, emission, transition, label, length, levels):
+def linear_chain_crf(xp, emission, transition, label, length, levels=None):
     batch = Batch(xp, emission, length, levels, "Emission")
     emission, present = batch.padded(emission), batch.present
     sequences, steps, count = emission.shape
@@ -76,7 +76,7 @@ def _at_end(xp, tags, present) -> Any:
 
 @kernel("linear_chain_crf_grad")
 def linear_chain_crf_grad(
-    xp, emission, transition, label, length, alpha, emission_exps, transition_exps, d_out, levels, *, wanted
+    xp, emission, transition, label, length, alpha, emission_exps, transition_exps, d_out, levels=None, *, wanted
 ):  # fmt: skip
     if emission.size == 0:
         return xp.zeros_like(emission), xp.zeros_like(transition)
@@ -129,7 +129,7 @@ def _transition_gradient(xp, alpha, continued, weights, d_emission, tags, presen
 
 
 @kernel("crf_decoding")
-def crf_decoding(xp, emission, transition, label, length, levels):
+def crf_decoding(xp, emission, transition, label, length, levels=None):
     batch = Batch(xp, emission, length, levels, "Emission")
     scores, present = batch.padded(emission), batch.present
     path = xp.zeros(present.shape, np.int64)

@@ -16,7 +16,9 @@ from minigraph.kernels.registry import kernel
 
 
 @kernel("warpctc")
-def warpctc(xp, logits, label, logits_length, label_length, logits_levels, label_levels, *, blank, norm_by_times):
+def warpctc(
+    xp, logits, label, logits_length, label_length, logits_levels=None, label_levels=None, *, blank, norm_by_times
+):
     given = logits if logits_length is None else logits.swapaxes(0, 1)
     steps = Batch(xp, given, logits_length, logits_levels, "Logits")
     labels = Batch(xp, label, label_length, label_levels, "Label")
@@ -103,7 +105,7 @@ def _log_sum(xp, x) -> Any:
 
 
 @kernel("warpctc_grad")
-def warpctc_grad(xp, gradient, logits, logits_length, d_out, levels, *, blank, norm_by_times):
+def warpctc_grad(xp, gradient, logits, logits_length, d_out, levels=None, *, blank, norm_by_times):
     given = logits if logits_length is None else logits.swapaxes(0, 1)
     steps = Batch(xp, given, logits_length, levels, "Logits")
     factors = d_out.reshape(-1)
@@ -116,7 +118,7 @@ def warpctc_grad(xp, gradient, logits, logits_length, d_out, levels, *, blank, n
 
 
 @kernel("ctc_align")
-def ctc_align(xp, x, length, levels, *, blank, merge_repeated, padding_value):
+def ctc_align(xp, x, length, levels=None, *, blank, merge_repeated, padding_value):
     batch = Batch(xp, x, length, levels, "Input")
     tokens = batch.tokens(x)
     kept = batch.present & (tokens != blank)

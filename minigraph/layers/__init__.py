@@ -45,6 +45,7 @@ from minigraph.layers.search import *
 from minigraph.layers.selected_rows import *
 from minigraph.layers.selection import *
 from minigraph.layers.sequence_pool import *
+from minigraph.layers.sequence_scores import *
 from minigraph.layers.sequences import *
 from minigraph.layers.series import *
 from minigraph.layers.static_rnn import *

@@ -52,6 +52,7 @@ import minigraph.ops.second_order
 import minigraph.ops.selected_rows
 import minigraph.ops.selection
 import minigraph.ops.sequence_pool
+import minigraph.ops.sequence_scores
 import minigraph.ops.sequence_windows
 import minigraph.ops.sequences
 import minigraph.ops.series

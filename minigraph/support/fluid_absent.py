@@ -42,7 +42,6 @@ _CODE = Absent("operators of compiled libraries cannot be loaded", "Write the op
 
 _NAMES = {
     _SEQUENCES: """
-        chunk_eval edit_distance
         sequence_topk_avg_pooling var_conv_2d match_matrix_tensor fused_embedding_seq_pool
         search_pyramid_hash filter_by_instag
     """,

@@ -56,6 +56,8 @@ def recurrent(fluid):
     labels = fluid.data("labels", [2, 3], "int32")
     L.warpctc(fluid.data("frames", [5, 2, 4]), labels, 0, True, input_length=lengths, label_length=lengths)
     L.ctc_greedy_decoder(sequence, 0, lengths, 9)
+    L.chunk_eval(tags, tags, "IOB", 2, [1], lengths)
+    L.edit_distance(tags, tags, False, None, lengths, lengths)
     helper = L.TrainingHelper(sequence, fluid.data("lengths", [2], "int64"))
     L.dynamic_decode(L.BasicDecoder(L.GRUCell(4), helper), hidden, max_step_num=3)
     words = fluid.data("words", [2], "int64")

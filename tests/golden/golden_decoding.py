@@ -243,5 +243,57 @@ case(
 )
 
 
+# Scores of sequences
+
+for _scheme, _count in (("IOB", 2), ("IOE", 2), ("IOBES", 4), ("plain", 1)):
+    for _i, _excluded in enumerate([None, [1], [0, 2]]):
+        _draw = Draw(f"chunks_{_scheme}_{_i}")
+        _right = _draw(f"i0:{3 * _count + 1} 3,9,1")
+        _found = np.where(_draw("b 3,9,1"), _right, _draw(f"i0:{3 * _count + 1} 3,9,1"))
+        case(
+            f"chunk_eval_{_scheme}_{_i}",
+            lambda L, x, right, lengths, _s=_scheme, _e=_excluded: L.chunk_eval(x, right, _s, 3, _e, lengths),
+            gradients=False,
+            x=_found if _i else _found[:, :, 0],
+            right=_right if _i else _right[:, :, 0],
+            lengths=np.array([9, 4, 0] if _i else [9, 8, 5]),
+        )
+        case(
+            f"chunk_eval_rows_{_scheme}_{_i}",
+            lambda L, x, right, _s=_scheme, _e=_excluded: L.chunk_eval(x, right, _s, 3, _e),
+            gradients=False,
+            x=Rows(_found.reshape(-1, 1), [12, 1, 14]),
+            right=Rows(_right.reshape(-1, 1), [12, 1, 14]),
+        )
+case(
+    "chunk_eval_nothing",
+    lambda L, x, lengths: L.chunk_eval(x, x, "IOB", 2, None, lengths),
+    gradients=False,
+    x=np.full((2, 3), 4),
+    lengths=np.array([3, 2]),
+)
+for _i, (_m, _n, _lengths, _others) in enumerate(
+    [(5, 4, [5, 0, 3], [4, 2, 1]), (1, 1, [1, 1, 0], [1, 1, 1]), (7, 9, [7, 6, 5], [9, 1, 5])]
+):
+    for _normalized in (True, False):
+        case(
+            f"edit_distance_{_i}_{_normalized}",
+            lambda L, x, right, steps, counts, _f=_normalized: L.edit_distance(x, right, _f, None, steps, counts),
+            gradients=False,
+            x=f"i0:3 3,{_m}",
+            right=f"i0:3 3,{_n}",
+            steps=np.array(_lengths),
+            counts=np.array(_others),
+        )
+        if 0 not in _lengths:
+            case(
+                f"edit_distance_rows_{_i}_{_normalized}",
+                lambda L, x, right, _f=_normalized: L.edit_distance(x, right, _f),
+                gradients=False,
+                x=rows(f"hyps_{_i}", "i0:3 1", _lengths),
+                right=rows(f"refs_{_i}", "i0:3 1", _others),
+            )
+
+
 if __name__ == "__main__":
     golden_layers.record(FOLDER, CASES)

@@ -89,3 +89,11 @@ def test_what_is_no_chain_is_refused():
     feed = {"y": np.zeros((1, 2, 3), "float32"), "z": np.zeros((1, 2), "int64"), "tags": np.array([3])}
     with pytest.raises(ExecutionError, match=r"the lengths of Emission must be in \[0, 2\], got 3 to 3"):
         executor.run(feed=feed, fetch_list=[long])
+
+
+def test_padded_sequences_train_in_the_imperative_mode():
+    with fluid.dygraph.guard():
+        x = fluid.to_tensor(np.random.RandomState(0).randn(2, 3, 2).astype("float32"), stop_gradient=False)
+        tags, lengths = fluid.to_tensor(np.array([[0, 1, 0], [1, 0, 0]])), fluid.to_tensor(np.array([3, 2]))
+        layers.reduce_sum(layers.linear_chain_crf(x, tags, WEIGHTS, lengths)).backward()
+        assert not x.gradient()[1, 2].any() and x.gradient()[1, :2].all()

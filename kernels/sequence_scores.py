@@ -1,0 +1,111 @@
+"""Scores of predicted sequences, for all of a batch at once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from minigraph.errors import ExecutionError
+from minigraph.kernels.batches import Batch
+from minigraph.kernels.registry import kernel
+
+_TAGS = {"IOB": (2, 0, -1, -1), "IOE": (2, -1, 1, -1), "IOBES": (4, 0, 2, 3), "plain": (1, -1, -1, -1)}
+"""Number of tags in each scheme, and which are begin, end and single; -1 where it has none."""
+
+
+@kernel("chunk_eval")
+def chunk_eval(xp, inference, label, length, levels=None, *, num_chunk_types, chunk_scheme, excluded_chunk_types):
+    batch = Batch(xp, label, length, levels, "Label")
+    # One step more, behind the end of each sequence, is no chunk.
+    present = xp.pad(batch.present, ((0, 0), (0, 1)))
+    found, right = (
+        _chunks(xp, xp.pad(batch.tokens(x), ((0, 0), (0, 1))), present, num_chunk_types, chunk_scheme)
+        for x in (inference, label)
+    )
+    found_count, right_count = (_counted(xp, each[0], excluded_chunk_types).sum() for each in (found, right))
+    same = (found[0] == right[0]) & (found[1] == right[1])
+    both = (same & _counted(xp, found[0], excluded_chunk_types)).sum()
+    return _shares(xp, found_count, right_count, both)
+
+
+def _chunks(xp, tokens, present, none, scheme) -> tuple[Any, Any]:
+    """For each step the type of the chunk that begins there, -1 if none does, and the step behind the end of it."""
+    count, begin, end, single = _TAGS[scheme]
+    tag = tokens % count
+    kind = xp.where(present, tokens // count, none)
+    tag_before, kind_before = xp.roll(tag, 1, 1), xp.roll(kind, 1, 1)
+    kind_before[:, 0] = none
+    in_chunk, was_in_chunk = kind != none, kind_before != none
+    # The tags by which one chunk of a type ends and another begins. A scheme that lacks a tag has -1 for it.
+    breaks = _is(tag, begin) | _is(tag, single) | _is(tag_before, end) | _is(tag_before, single)
+    changes = ~was_in_chunk | (kind != kind_before) | breaks
+    begins = in_chunk & changes
+    ends = was_in_chunk & changes
+    steps = xp.arange(tokens.shape[1])
+    # The first end behind each step, found from the last step to the first.
+    after = xp.where(ends, steps, tokens.shape[1])[:, ::-1]
+    behind = np.minimum.accumulate(after if xp is np else after.get(), axis=1)[:, ::-1]
+    following = xp.roll(xp.asarray(behind), -1, 1)
+    return xp.where(begins, kind, -1), xp.where(begins, following, 0)
+
+
+def _is(tag, wanted) -> Any:
+    return tag == wanted if wanted >= 0 else np.False_
+
+
+def _counted(xp, kinds, excluded) -> Any:
+    return (kinds >= 0) & ~xp.isin(kinds, xp.asarray(excluded, kinds.dtype))
+
+
+def _shares(xp, found, there, right) -> tuple[Any, ...]:
+    """Precision, recall and F1, and the three counts."""
+    precision, recall = (float(right) / float(total) if total else 0.0 for total in (found, there))
+    f1 = 2 * precision * recall / (precision + recall) if right else 0.0
+    shares = (xp.array([each], np.float32) for each in (precision, recall, f1))
+    return (*shares, *(xp.asarray(each).reshape(1).astype(np.int64) for each in (found, there, right)))
+
+
+@kernel("edit_distance")
+def edit_distance(xp, hyps, refs, hyps_length, refs_length, hyps_levels=None, refs_levels=None, *, normalized):
+    given = Batch(xp, hyps, hyps_length, hyps_levels, "Hyps"), Batch(xp, refs, refs_length, refs_levels, "Refs")
+    counts = [batch.present.sum(1) for batch in given]
+    if len(counts[0]) != len(counts[1]):
+        raise ExecutionError(f"Hyps has {len(counts[0])} sequences, Refs {len(counts[1])}")
+    distances = _distances(xp, given[0].tokens(hyps), given[1].tokens(refs), *counts).astype(np.float32)
+    if normalized:
+        if (counts[1] == 0).any():
+            empty = int(xp.flatnonzero(counts[1] == 0)[0])
+            raise ExecutionError(
+                f"sequence {empty} of Refs is empty", hint="Leave it out, or set normalized to False."
+            )  # fmt: skip
+        distances /= counts[1].astype(np.float32)
+    return xp.array([len(distances)], np.int64), distances[:, None]
+
+
+def _distances(xp, a, b, a_counts, b_counts) -> Any:
+    """Distances of pairs of sequences, int64[batch].
+
+    ``table[i, j]`` is the distance of the first i tokens of one and the first j of the other. Its cells with the same
+    ``i + j`` depend on earlier ones only, and are computed at once.
+    """
+    batch, rows, columns = len(a), a.shape[1] + 1, b.shape[1] + 1
+    far, i = rows + columns, xp.arange(rows)
+    older, old = xp.full((batch, rows), far), xp.full((batch, rows), far)
+    result = xp.zeros(batch, np.int64)
+    for diagonal in range(rows + columns - 1):
+        j = diagonal - i
+        now = xp.full((batch, rows), far)
+        if diagonal == 0:
+            now[:, 0] = 0
+        else:
+            now = old + 1  # one more token of `b`
+            now[:, 1:] = xp.minimum(now[:, 1:], old[:, :-1] + 1)
+            if rows > 1 and columns > 1:
+                differ = a != b[:, (j[1:] - 1).clip(0, columns - 2)]
+                now[:, 1:] = xp.minimum(now[:, 1:], older[:, :-1] + differ)
+            now = xp.where((j >= 0) & (j < columns), now, far)
+        done = a_counts + b_counts == diagonal
+        result = xp.where(done, xp.take_along_axis(now, a_counts[:, None], 1)[:, 0], result)
+        older, old = old, now
+    return result
