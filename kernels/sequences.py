@@ -303,3 +303,8 @@ def _check_levels(levels, rows) -> None:
 @kernel("lod_reset_grad", view="d_out")
 def lod_reset_grad(xp, x, d_out, x_lod, *, target_lod, append):
     return d_out
+
+
+@kernel("join_offsets")
+def join_offsets(xp, levels):
+    return np.concatenate([[0], *(np.diff(level) for level in levels)]).cumsum()

@@ -103,7 +103,7 @@ def refuse_lengths(names: Sequence[str], levels: Sequence[Any]) -> None:
     """Raise if a fetched value would have lengths, which an array cannot hold."""
     found = [name for name, has_lengths in zip(names, levels, strict=False) if has_lengths]
     if found:
-        raise ProgramError(
+        raise ExecutionError(
             f"{', '.join(found)}: what is fetched has sequences of several lengths, which an array cannot hold",
             site=caller_site(), hint="Run with return_numpy=False for LoDTensors; np.array(tensor) is the rows.",
         )  # fmt: skip

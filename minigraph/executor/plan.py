@@ -130,7 +130,6 @@ def _rewritten_for(
     if watch is not None:
         watch("prune", private)
     levels = carry_lengths(private, feed_types, fetch_names)
-    private.roots = (*fetch_names, *chain(*levels))
     with events.step(concretize, private):
         concretize(private, feed_types)
     if watch is not None:

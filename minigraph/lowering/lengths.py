@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
+from itertools import chain
 from typing import Any, TypeAlias
 
 from minigraph.errors import ExecutionError, MinigraphError
@@ -75,7 +76,9 @@ def carry_lengths(program: Program, feed_names: Collection[str], fetch_names: Se
         for name in names:
             block.create_var(name, shape=[-1], dtype="int64", is_data=True, stop_gradient=True)
     levels = _Carrier(block, dict(fed)).carry()
-    return [levels.get(name, ()) for name in fetch_names]
+    fetched = [levels.get(name, ()) for name in fetch_names]
+    program.roots = (*fetch_names, *chain(*fetched))
+    return fetched
 
 
 class _Carrier:
@@ -93,8 +96,8 @@ class _Carrier:
         for op in self.block.ops[:]:
             if SUB_BLOCK in op.attrs:
                 self._carry_inside(op)
-            elif op.type in _ON_ARRAYS:
-                _ON_ARRAYS[op.type](self, op)
+            elif op.type in _OF_THEIR_OWN:
+                _OF_THEIR_OWN[op.type](self, op)
             else:
                 self._carry(op)
         self.of_blocks[self.block.idx] = self.levels
@@ -133,8 +136,8 @@ class _Carrier:
         for slot, names in op.inputs.items():
             variables = [self.block.find_var(name) for name in names]
             types = [None if var is None else var.tensor_type for var in variables]
-            if slot == given and types[0] is not None:
-                types[0] = types[0].with_shape((_ROWS, *types[0].shape[1:]))
+            if slot == given:
+                types = [None if each is None else each.with_shape((_ROWS, *each.shape[1:])) for each in types]
             inputs.append((slot, tuple(types)))
         try:
             found = op.definition.inferred(tuple(inputs), op.attrs)[made][0]
@@ -222,6 +225,19 @@ class _Carrier:
             inputs = {"X": level, "I": op.inputs["I"]}
             self.block.insert(op._next, "write_to_array", inputs, {"Out": target}, dict(op.attrs))
 
+    def _join(self, op: Operator) -> None:
+        """Join the sequences of what `concat` joins along the rows; along others, the first tensor's are kept."""
+        levels = [self._of(name) for name in op.inputs["X"]]
+        (out,) = op.outputs["Out"]
+        self._carry(op)
+        if not levels[0] or self._keeps_rows(op, "X", "Out"):
+            return
+        self.levels.pop(out)
+        if len(set(map(len, levels))) == 1:
+            self.levels[out] = tuple(self._level(out, level) for level in range(len(levels[0])))
+            for joined, parts in zip(self.levels[out], zip(*levels, strict=True), strict=True):
+                self.block.insert(op, "join_offsets", {"X": list(parts)}, {"Out": joined})
+
     def _read_array(self, op: Operator) -> None:
         for slot in ("Out", "Rest"):
             for name in op.outputs.get(slot, ()):
@@ -235,7 +251,10 @@ class _Carrier:
         self.levels[results[0]] = levels
 
 
-_ON_ARRAYS = {"write_to_array": _Carrier._write_array, "read_from_array": _Carrier._read_array}
+_OF_THEIR_OWN = {
+    "write_to_array": _Carrier._write_array, "read_from_array": _Carrier._read_array, "concat": _Carrier._join,
+}  # fmt: skip
+"""Operators whose results have lengths by rules of their own."""
 
 
 @cache

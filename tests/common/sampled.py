@@ -16,7 +16,7 @@ WITHOUT_SAMPLES = {
     "py_func": "layers/test_py_func.py",  # does what a function says
     "while": "layers/test_loops.py",  # runs a block, like the next two
     "recurrent": "layers/test_recurrent_networks.py",
-    "sequence_pool": "executor/test_lengths.py",  # rows of arrays have no lengths, like the next ones
+    **dict.fromkeys(("sequence_pool", "join_offsets"), "executor/test_lengths.py"),  # rows of arrays have no lengths
     **dict.fromkeys(
         (
             *("sequence_softmax", "sequence_expand", "sequence_expand_as", "sequence_concat", "sequence_slice"),

@@ -96,7 +96,7 @@ def test_lengths_that_are_missing_or_do_not_fit_are_errors_that_change_nothing(e
     exe.run(fluid.default_startup_program())
     with pytest.raises(ExecutionError, match=r"sequence_pool: X = relu_0\.tmp_0 has no sequences"):
         exe.run(feed={"x": np.ones((2, 2), "float32")}, fetch_list=[pooled])
-    with pytest.raises(ProgramError, match="sequences of several lengths, which an array cannot hold"):
+    with pytest.raises(ExecutionError, match="sequences of several lengths, which an array cannot hold"):
         exe.run(feed={"x": tensor([2, 1], 2)}, fetch_list=[plain])
     wrong = tensor([2, 1], 2)
     wrong.set(np.ones((5, 2), "float32"), fluid.CPUPlace())
@@ -117,3 +117,54 @@ def test_a_level_that_is_no_number_is_refused():
     for wrong in (-1, 1.0, "1"):
         with pytest.raises(ProgramError, match="lod_level must be a whole number from 0"):
             fluid.data("x", [None, 2], lod_level=wrong)
+
+
+def test_joined_rows_have_the_sequences_of_all():
+    x, y = words(2, level=2), fluid.data("y", [None, 2], lod_level=2)
+    feed = {"x": tensor([[2, 1], [1, 2, 3]], 2), "y": tensor([[1], [4]], 2)}
+    one = layers.ones([1, 2], "float32")
+    joined = layers.concat([x, y], 0), layers.concat([x, layers.relu(x)], 1), layers.concat([x, one], 0)
+    out, beside, partly = run_both(*joined, feed=feed)
+    assert (out.lod(), out.shape()) == (lod_of([2, 1, 1], [1, 2, 3, 4]), [10, 2])
+    assert beside.lod() == lod_of([2, 1], [1, 2, 3])
+    assert partly.lod() == []
+
+
+def test_other_lengths_for_the_same_rows():
+    x, y = words(1, dtype="float64"), fluid.data("y", [None, 2], lod_level=2)
+    offsets = fluid.data("offsets", [None], "int32")
+    given = tensor([2, 4], 1, dtype="float64")
+    feed = {"x": given, "y": tensor([[1, 1], [5, 1]], 2), "offsets": np.array([0, 4, 6], "int32")}
+    results = {
+        "by_attr": (layers.lod_reset(x, target_lod=[0, 3, 6]), [[0, 3, 6]]),
+        "by_lengths": (layers.lod_reset(x, y), [[0, 1, 2], [0, 5, 6]]),
+        "by_offsets": (layers.lod_reset(x, offsets), [[0, 4, 6]]),
+        "appended": (layers.lod_append(x, [0, 1, 3, 6]), [[0, 2, 6], [0, 1, 3, 6]]),
+        "appended_lengths": (layers.lod_append(x, y), [[0, 1, 2], [0, 5, 6]]),
+        "appended_offsets": (layers.lod_append(x, offsets), [[0, 2, 6], [0, 4, 6]]),
+    }
+    assert [var.lod_level for var, _ in results.values()] == [1, 2, 1, 2, 2, 2]
+    for found, (_, lod) in zip(
+        run_both(*(var for var, _ in results.values()), feed=feed), results.values(), strict=True
+    ):
+        assert np.array(found).tobytes() == np.array(given).tobytes()
+        assert found.lod() == lod
+    check_gradient(layers.lod_append(x * x, offsets), feed, ["x"])
+
+
+def test_elements_of_arrays_and_values_of_branches_keep_their_lengths():
+    x, other = words(2), fluid.data("other", [None, 2], lod_level=1)
+    index = layers.fill_constant([1], "int64", 0)
+    array = layers.array_write(layers.relu(x), index)
+    layers.array_write(other, layers.fill_constant([1], "int64", 1), array)
+    counter, last = layers.fill_constant([1], "int64", 0), layers.assign(x)
+    condition = layers.less_than(counter, layers.fill_constant([1], "int64", 2))
+    loop = layers.While(condition)
+    with loop.block():
+        layers.assign(layers.array_read(array, counter), last)
+        layers.increment(counter)
+        layers.less_than(counter, layers.fill_constant([1], "int64", 2), cond=condition)
+    first = layers.array_read(array, index)
+    feed = {"x": tensor([2, 0], 2), "other": tensor([1, 3], 2)}
+    elements, end, pooled = run_both(first, last, layers.sequence_pool(last, "sum"), feed=feed)
+    assert (elements.lod(), end.lod(), pooled.shape()) == (lod_of([2, 0]), lod_of([1, 3]), [2, 2])
