@@ -116,7 +116,7 @@ def _read(path: Path) -> Statement:
     """Read the mark at `path`; empty if it is missing or damaged."""
     try:
         (tensor,) = read_tensors(path.read_bytes(), str(path), 1)
-        found = json.loads(tensor.tobytes())
+        found = json.loads(np.asarray(tensor).tobytes())
         held, coming = (
             {name: Entry(*map(str, entry)) for name, entry in found[side].items()} for side in ("held", "coming")
         )

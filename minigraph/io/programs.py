@@ -15,7 +15,7 @@ from minigraph.io.inference_model import MODEL_FILENAME
 from minigraph.io.marks import Mark, Reading, folder_mark
 from minigraph.io.program_desc import serialize_program
 from minigraph.io.safetensors_files import SUFFIX, load_safetensors, save_safetensors
-from minigraph.io.tensors import read_tensors
+from minigraph.io.tensors import Tensor, read_tensors
 from minigraph.io.variables import Arrays, assign, values_of
 from minigraph.ir import Program, Variable
 from minigraph.support.atomic_files import as_path, inside, is_left_over, read_file, write_files
@@ -230,7 +230,8 @@ def _names_in(folder: Path) -> list[str]:
 
 
 def _arrays_only(state: Mapping[str, Any], variables: Iterable[Variable]) -> Arrays:
-    arrays, problems = {}, []
+    arrays: dict[str, Tensor] = {}
+    problems = []
     for var in variables:
         value = state[var.name]
         if isinstance(value, np.ndarray) or hasattr(value, "__array__"):

@@ -1,15 +1,16 @@
 """Tensors in the layout of Paddle's ``save`` and ``save_combine`` operators.
 
-One tensor is: uint32 0 (the version), uint64 0 (no LoD level), uint32 0 (the version of what follows), int32 length of
-the description, the description (``TensorDesc`` of ``framework.proto``), the elements in C order; all little-endian. A
-file of several tensors holds them one after another, without names: the reader has to know the names in order.
+One tensor is: uint32 0 (the version), uint64 number of LoD levels, for each of them uint64 number of bytes and the
+offsets of its sequences as uint64, uint32 0 (the version of what follows), int32 length of the description, the
+description (``TensorDesc`` of ``framework.proto``), the elements in C order; all little-endian. A file of several
+tensors holds them one after another, without names: the reader has to know the names in order.
 """
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,14 +18,21 @@ from numpy.typing import NDArray
 from minigraph.errors import DataError, MinigraphError
 from minigraph.io.framework_proto import TensorDesc
 from minigraph.io.wire import decode, encode
+from minigraph.runtime.scope import LoDTensor
 from minigraph.types import DType, as_dtype, product
 
-_HEADER = struct.Struct("<IQIi")
+_LEVELS = struct.Struct("<IQ")
+_HEADER = struct.Struct("<Ii")
+_MOST_LEVELS = 64
 _LONGEST_DESCRIPTION = 1 << 16
 _MOST_DIMENSIONS = 64
 
 
-def tensor_chunks(array: NDArray[Any]) -> Iterator[bytes | memoryview]:
+Tensor: TypeAlias = "NDArray[Any] | LoDTensor"
+"""An array, or with the lengths of sequences a LoDTensor."""
+
+
+def tensor_chunks(tensor: Tensor) -> Iterator[bytes | memoryview]:
     """The bytes of one tensor, in pieces.
 
     Examples
@@ -32,13 +40,15 @@ def tensor_chunks(array: NDArray[Any]) -> Iterator[bytes | memoryview]:
     >>> b"".join(tensor_chunks(np.array([1.0], "float32"))).hex(" ", 4)
     '00000000 00000000 00000000 00000000 04000000 08051001 0000803f'
     """
+    levels, array = tensor.lod() if isinstance(tensor, LoDTensor) else [], np.asarray(tensor)
     description = encode(TensorDesc(int(as_dtype(array.dtype)), list(array.shape)))
-    yield _HEADER.pack(0, 0, 0, len(description)) + description
+    offsets = [struct.pack(f"<{1 + len(level)}Q", 8 * len(level), *level) for level in levels]
+    yield _LEVELS.pack(0, len(levels)) + b"".join(offsets) + _HEADER.pack(0, len(description)) + description
     elements = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<"))
     yield elements.reshape(-1).view(np.uint8).data
 
 
-def read_tensors(data: bytes, source: str, count: int | None = None) -> list[NDArray[Any]]:
+def read_tensors(data: bytes, source: str, count: int | None = None) -> list[Tensor]:
     """All tensors of a file.
 
     Parameters
@@ -55,7 +65,7 @@ def read_tensors(data: bytes, source: str, count: int | None = None) -> list[NDA
     DataError
         If the file is damaged, no file of tensors, or holds more or fewer of them.
     """
-    tensors: list[NDArray[Any]] = []
+    tensors: list[Tensor] = []
     at = 0
     while (at < len(data) or not data) and len(tensors) != count:
         try:
@@ -74,16 +84,38 @@ def read_tensors(data: bytes, source: str, count: int | None = None) -> list[NDA
     return tensors
 
 
-def _read_tensor(data: bytes, at: int) -> tuple[NDArray[Any], int]:
-    if len(data) - at < _HEADER.size:
-        raise DataError(f"{_HEADER.size} bytes should follow, {len(data) - at} are left")
-    # The header has a fixed size only without LoD levels, whose data would follow their number.
-    version, levels, inner_version, length = _HEADER.unpack_from(data, at)
-    if version != 0 or (levels == 0 and inner_version != 0):
+def _read_tensor(data: bytes, at: int) -> tuple[Tensor, int]:
+    (version, count), at = _unpacked(_LEVELS, data, at)
+    if count > _MOST_LEVELS:
+        raise DataError(f"it has {count} LoD levels, more than {_MOST_LEVELS}")
+    levels = []
+    for _ in range(count):
+        (size,), at = _unpacked(struct.Struct("<Q"), data, at)
+        if size % 8 or size > len(data) - at:
+            raise DataError(f"a level of {size} bytes should follow, {len(data) - at} are left")
+        offsets, at = _unpacked(struct.Struct(f"<{size // 8}Q"), data, at)
+        levels.append(offsets)
+    (inner_version, length), at = _unpacked(_HEADER, data, at)
+    if version or inner_version:
         raise DataError(f"it has version {version or inner_version}, only 0 is known")
-    if levels:
-        raise DataError(f"it has {levels} LoD levels; LoD tensors are out of scope")
-    at += _HEADER.size
+    array, at = _read_array(data, at, length)
+    if not levels:
+        return array, at
+    tensor = LoDTensor()
+    tensor.set(array)
+    tensor.set_lod(levels)
+    return tensor, at
+
+
+def _unpacked(fields: struct.Struct, data: bytes, at: int) -> tuple[tuple[int, ...], int]:
+    """The fields at a place, and the place behind them."""
+    if len(data) - at < fields.size:
+        raise DataError(f"{fields.size} bytes should follow, {len(data) - at} are left")
+    return fields.unpack_from(data, at), at + fields.size
+
+
+def _read_array(data: bytes, at: int, length: int) -> tuple[NDArray[Any], int]:
+    """The array whose description has this length."""
     if not 0 <= length <= min(_LONGEST_DESCRIPTION, len(data) - at):
         raise DataError(f"a description of {length} bytes should follow, {len(data) - at} are left")
     description = decode(TensorDesc, data[at : at + length])

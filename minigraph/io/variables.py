@@ -11,7 +11,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from numpy.typing import NDArray
+import numpy as np
 
 from minigraph.errors import (
     DataError,
@@ -24,11 +24,11 @@ from minigraph.errors import (
 )
 from minigraph.executor.compiled_program import CompiledProgram
 from minigraph.io.marks import Mark, Reading, folder_mark
-from minigraph.io.tensors import read_tensors, tensor_chunks
+from minigraph.io.tensors import Tensor, read_tensors, tensor_chunks
 from minigraph.ir import Parameter, Program, Variable, VarKind
 from minigraph.ir.default_programs import default_main_program
 from minigraph.runtime.place import Place
-from minigraph.runtime.scope import global_scope
+from minigraph.runtime.scope import LoDTensor, global_scope
 from minigraph.support.atomic_files import Chunks, as_path, inside, write_files
 from minigraph.support.interrupts import deferred
 from minigraph.support.public import public
@@ -39,7 +39,7 @@ __all__ = [
     "load_params", "load_persistables", "load_vars", "save_params", "save_persistables", "save_vars",
 ]  # fmt: skip
 
-Arrays = dict[str, NDArray[Any]]
+Arrays = Mapping[str, Tensor]
 
 
 @public
@@ -288,7 +288,8 @@ def values_of(variables: Iterable[Variable]) -> Arrays:
     ProgramError
         If some have none; all of these are listed.
     """
-    scope, arrays, missing = global_scope(), {}, []
+    scope, missing = global_scope(), []
+    arrays: dict[str, Tensor] = {}
     for var in variables:
         if var.kind is not VarKind.LOD_TENSOR:
             raise DataError(f"{var.name} holds rows of a sparse matrix, which cannot be saved")
@@ -296,7 +297,7 @@ def values_of(variables: Iterable[Variable]) -> Arrays:
         if holder is None or holder.value is None:
             missing.append(var.name)
         else:
-            arrays[var.name] = holder.place.to_host(holder.value)
+            arrays[var.name] = holder.get_tensor() if holder.lod else holder.place.to_host(holder.value)
     if missing:
         raise ProgramError(
             "the scope has no value for variables that are to be saved", details=missing,
@@ -305,7 +306,7 @@ def values_of(variables: Iterable[Variable]) -> Arrays:
     return arrays
 
 
-def assign(variables: Iterable[Variable], arrays: Mapping[str, NDArray[Any]], place: Place | None = None) -> None:
+def assign(variables: Iterable[Variable], arrays: Mapping[str, Tensor], place: Place | None = None) -> None:
     """Set these variables in the global scope, all or none.
 
     Parameters
@@ -321,7 +322,8 @@ def assign(variables: Iterable[Variable], arrays: Mapping[str, NDArray[Any]], pl
     chosen = {var.name: var for var in variables}
     problems = []
     for name, var in chosen.items():
-        found, expected = TensorType(as_dtype(arrays[name].dtype), arrays[name].shape), var.tensor_type
+        array, expected = np.asarray(arrays[name]), var.tensor_type
+        found = TensorType(as_dtype(array.dtype), array.shape)
         if expected is not None and not expected.fits(found):
             problems.append(f"{name} is declared {expected}, the file has {found}")
     if problems:
@@ -332,7 +334,9 @@ def assign(variables: Iterable[Variable], arrays: Mapping[str, NDArray[Any]], pl
     # Ctrl-C waits, so that no part of a model is left without the rest.
     with deferred():
         for name in chosen:
-            global_scope().var(name).get_tensor().set(arrays[name], place)
+            tensor, given = global_scope().var(name).get_tensor(), arrays[name]
+            tensor.set(given, place)
+            tensor.set_lod(given.lod() if isinstance(given, LoDTensor) else [])
 
 
 def place_of(executor: Any) -> Place:

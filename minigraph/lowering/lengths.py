@@ -238,6 +238,17 @@ class _Carrier:
             for joined, parts in zip(self.levels[out], zip(*levels, strict=True), strict=True):
                 self.block.insert(op, "join_offsets", {"X": list(parts)}, {"Out": joined})
 
+    def _select(self, op: Operator) -> None:
+        """Select the levels, too, where all alternatives have as many."""
+        levels = [self._of(name) for name in op.inputs["X"]]
+        self._carry(op)
+        (out,) = op.outputs["Out"]
+        if self.levels.pop(out, ()) and len(set(map(len, levels))) == 1:
+            self.levels[out] = tuple(self._level(out, level) for level in range(len(levels[0])))
+            for selected, choices in zip(self.levels[out], zip(*levels, strict=True), strict=True):
+                inputs = {"X": list(choices), "Mask": op.inputs["Mask"]}
+                self.block.insert(op, "select_input", inputs, {"Out": selected})
+
     def _read_array(self, op: Operator) -> None:
         for slot in ("Out", "Rest"):
             for name in op.outputs.get(slot, ()):
@@ -253,6 +264,7 @@ class _Carrier:
 
 _OF_THEIR_OWN = {
     "write_to_array": _Carrier._write_array, "read_from_array": _Carrier._read_array, "concat": _Carrier._join,
+    "select_input": _Carrier._select,
 }  # fmt: skip
 """Operators whose results have lengths by rules of their own."""
 

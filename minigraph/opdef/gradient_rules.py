@@ -67,6 +67,8 @@ class FusedGrad(OperatorRule):
     lengths : str
         Slots whose lengths the gradient operator gets. Default: those of which the operator gets them and the gradient
         reads the value.
+    lod : bool
+        Each gradient has the lengths of what it is the gradient of; if False, it has none, as in fluid.
     """
 
     def __init__(
@@ -81,13 +83,14 @@ class FusedGrad(OperatorRule):
         linear: bool | Mapping[str, Any] = False,
         check: Callable[[Any], None] | None = None,
         lengths: str = "",
+        lod: bool = True,
     ) -> None:
         self.reads, self.to, self.type = reads, to.split(), type
         self.d_outputs = d_out.replace("?", "").split()
         self.optional = frozenset(slot.rstrip("?") for slot in d_out.split() if slot.endswith("?"))
         """Slots of `d_outputs` that are left out where nothing flows into them."""
         self.like, self.infer = dict(like or {}), infer
-        self.grad, self.linear, self.check, self.lengths = grad, linear, check, lengths
+        self.grad, self.linear, self.check, self.lengths, self.lod = grad, linear, check, lengths, lod
         # Filled in by `define`, so that a backward pass computes none of it for each operator.
         self.values: tuple[tuple[str, bool], ...] = ()
         """The slots `reads`, and whether each is an input of the forward operator or an output."""
@@ -138,13 +141,15 @@ class FusedGrad(OperatorRule):
             backend_attrs=forward.backend_attrs,
             doc=f"Gradient of `{forward.type}`.",
             forward=forward.type,
-            lod={name + GRAD_SUFFIX: self._word(name) for name in self.to},
+            lod={name + GRAD_SUFFIX: self._word(name) for name in self.to if self.lod},
             lengths=tuple(self.lengths.split()) or tuple(s for s in forward.lengths if s.rstrip("?") in self.reads),
         )
 
     def _word(self, slot: str) -> Word:
-        """A gradient has the lengths of what it is the gradient of, if that is read, else those that flow in."""
-        return Word("of", (slot if slot in self.reads else self.d_outputs[0] + GRAD_SUFFIX,))
+        """A gradient has the lengths of what it is the gradient of, if that is read, else those of the result."""
+        like, result = self.like.get(slot, slot), self.d_outputs[0]
+        candidates = (slot, like if isinstance(like, str) else like[0], result)
+        return Word("of", (next((each for each in candidates if each in self.reads), result + GRAD_SUFFIX),))
 
     def _forward_again(self, ctx: GradContext) -> Iterator[OpSpec]:
         """The gradient of the gradient operator of a linear one, with respect to what flows into that."""

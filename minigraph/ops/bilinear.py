@@ -8,10 +8,10 @@ from minigraph.types import TensorType, require, require_floating, require_same_
 
 
 @op(
-    "bilinear_tensor_product", inputs="X Y Weight Bias", outputs="Out",
+    "bilinear_tensor_product", inputs="X Y Weight Bias", outputs="Out", lod="X",
     grad=fused(
         "X", "Y", "Weight", to="X Y Weight Bias",
-        like={"Bias": ("Weight", lambda weight: weight.with_shape((1, weight.shape[0])))},
+        like={"Bias": ("Weight", lambda weight: weight.with_shape((1, weight.shape[0])))}, lod=False,
     ),
 )  # fmt: skip
 def bilinear_tensor_product(x: TensorType, y: TensorType, weight: TensorType, bias: TensorType | None) -> TensorType:
@@ -33,7 +33,7 @@ def bilinear_tensor_product(x: TensorType, y: TensorType, weight: TensorType, bi
     return x.with_shape((max(x.shape[0], y.shape[0]), size))
 
 
-@op("fsp", inputs="X Y", outputs="Out", grad=fused("X", "Y", grad=of_bilinear("X", "Y", "Out")))
+@op("fsp", inputs="X Y", outputs="Out", lod="X", grad=fused("X", "Y", grad=of_bilinear("X", "Y", "Out"), lod=False))
 def fsp(x: TensorType, y: TensorType) -> TensorType:
     """The matrix of the mean products of each channel of X with each of Y, over all places of images of one size.
 
@@ -50,8 +50,8 @@ def fsp(x: TensorType, y: TensorType) -> TensorType:
 
 
 @op(
-    "row_conv", inputs="X Filter", outputs="Out", grad=fused("X", "Filter", grad=of_bilinear("X", "Filter", "Out")),
-    lod="X", lengths="X?",
+    "row_conv", inputs="X Filter", outputs="Out", lod="X", lengths="X?",
+    grad=fused("X", "Filter", grad=of_bilinear("X", "Filter", "Out"), lod=False),
 )  # fmt: skip
 def row_conv(x: TensorType, filter: TensorType) -> TensorType:
     """Lookahead convolution: ``Out[:, t] = sum(X[:, t + i] * Filter[i])`` over the rows of Filter, up to the last step.

@@ -16,7 +16,7 @@ from minigraph.types import (
 )
 
 
-@op("clip", inputs="X Min Max", outputs="Out", rows="X", lod="X", grad=fused("X", "Min", "Max"))
+@op("clip", inputs="X Min Max", outputs="Out", rows="X", lod="X", grad=fused("X", "Min", "Max", lod=False))
 def clip(
     x: TensorType, lower: TensorType | None = None, upper: TensorType | None = None, *, min: float, max: float
 ) -> TensorType:

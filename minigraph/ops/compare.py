@@ -29,9 +29,9 @@ def _ordered(x: TensorType, y: TensorType, *, axis: int = -1, force_cpu: bool = 
     return _compared(x, y, axis=axis)
 
 
-def _define(type: str, infer: Callable[..., TensorType], doc: str, inputs: str = "X Y") -> None:
+def _define(type: str, infer: Callable[..., TensorType], doc: str, inputs: str = "X Y", lod: str = "X") -> None:
     """Define an operator whose types `infer` infers, as it does for others."""
-    op(type, inputs=inputs, outputs="Out", lod="X", grad=None, doc=doc)(infer)
+    op(type, inputs=inputs, outputs="Out", lod=lod, grad=None, doc=doc)(infer)
 
 
 _define(
@@ -74,9 +74,9 @@ def _one_boolean(x: TensorType) -> TensorType:
     return TensorType(DType.BOOL, (1,))
 
 
-_define("isnan", _one_boolean, "Whether any element of X is NaN, bool[1].", inputs="X")
-_define("isinf", _one_boolean, "Whether any element of X is infinite, bool[1].", inputs="X")
-_define("is_empty", _one_boolean, "Whether X has no elements, bool[1].", inputs="X")
+_define("isnan", _one_boolean, "Whether any element of X is NaN, bool[1].", inputs="X", lod="")
+_define("isinf", _one_boolean, "Whether any element of X is infinite, bool[1].", inputs="X", lod="")
+_define("is_empty", _one_boolean, "Whether X has no elements, bool[1].", inputs="X", lod="")
 
 
 @op("allclose", inputs="Input Other", outputs="Out", grad=None)

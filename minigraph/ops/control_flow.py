@@ -123,7 +123,7 @@ def recurrent_grad(
     """Gradient of `recurrent`: run the block `sub_block` for each entry, in the opposite order."""
 
 
-@op("rnn_memory_helper", inputs="X", outputs="Out", grad=fused("X", "Out", linear=True))
+@op("rnn_memory_helper", inputs="X", outputs="Out", lod="X", grad=fused("X", "Out", linear=True))
 def rnn_memory_helper(x: TensorType, *, dtype: int = 5) -> TensorType:
     """``Out = X``, under the name that `recurrent` looks for."""
     return x
@@ -133,7 +133,7 @@ def _select_input_grad(ctx: GradContext) -> Iterator[OpSpec]:
     yield OpSpec("select_output", {"X": ctx.d_output("Out"), "Mask": ctx.input("Mask")}, {"Out": ctx.d_input("X")}, {})
 
 
-@op("select_input", inputs="X Mask", outputs="Out", arrays="X", grad=_select_input_grad)
+@op("select_input", inputs="X Mask", outputs="Out", arrays="X", lod="X", grad=_select_input_grad)
 def select_input(x: list[TensorType], mask: TensorType) -> TensorType:
     """``Out = X[Mask]``; the others need no value."""
     require_one_integer(mask, "Mask")

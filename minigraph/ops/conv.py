@@ -50,7 +50,8 @@ def _gradient_of_conv2d_grad(ctx: GradContext) -> Iterator[OpSpec]:
 @op(
     "conv2d", inputs="Input Filter Bias ResidualData", outputs="Output",
     lod="Input",
-    grad=fused(*_GRAD_SLOTS, to="Input Filter Bias", grad=_gradient_of_conv2d_grad), backend_attrs=_BACKEND_ATTRS,
+    grad=fused(*_GRAD_SLOTS, to="Input Filter Bias", grad=_gradient_of_conv2d_grad, lod=False),
+    backend_attrs=_BACKEND_ATTRS,
 )  # fmt: skip
 def conv2d(
     x: TensorType,
@@ -86,14 +87,14 @@ def conv2d(
 
 op(
     "depthwise_conv2d", inputs="Input Filter Bias ResidualData", outputs="Output", lod="Input",
-    grad=fused(*_GRAD_SLOTS, to="Input Filter Bias", grad=_second_with_bias), backend_attrs=_BACKEND_ATTRS,
+    grad=fused(*_GRAD_SLOTS, to="Input Filter Bias", grad=_second_with_bias, lod=False), backend_attrs=_BACKEND_ATTRS,
     doc="``conv2d``, by fluid's name for as many groups as channels.",
 )(conv2d)  # fmt: skip
 
 
 @op(
     "conv2d_transpose", inputs="Input Filter Bias", outputs="Output",
-    grad=fused(*_GRAD_SLOTS, to="Input Filter Bias", grad=_second_with_bias), backend_attrs=_BACKEND_ATTRS,
+    grad=fused(*_GRAD_SLOTS, to="Input Filter Bias", grad=_second_with_bias, lod=False), backend_attrs=_BACKEND_ATTRS,
 )  # fmt: skip
 def conv2d_transpose(
     x: TensorType,
@@ -128,7 +129,7 @@ def conv2d_transpose(
 
 op(
     "depthwise_conv2d_transpose", inputs="Input Filter Bias", outputs="Output",
-    grad=fused(*_GRAD_SLOTS, to="Input Filter Bias", grad=_second_with_bias), backend_attrs=_BACKEND_ATTRS,
+    grad=fused(*_GRAD_SLOTS, to="Input Filter Bias", grad=_second_with_bias, lod=False), backend_attrs=_BACKEND_ATTRS,
     doc="``conv2d_transpose``, by fluid's name for as many groups as channels.",
 )(conv2d_transpose)  # fmt: skip
 
@@ -136,7 +137,8 @@ op(
 @op(
     "conv3d", inputs="Input Filter ResidualData", outputs="Output",
     lod="Input",
-    grad=fused("Input", "Filter", to="Input Filter", grad=_gradient_of_gradient), backend_attrs=_BACKEND_ATTRS,
+    grad=fused("Input", "Filter", to="Input Filter", grad=_gradient_of_gradient, lod=False),
+    backend_attrs=_BACKEND_ATTRS,
 )  # fmt: skip
 def conv3d(
     x: TensorType,
@@ -163,7 +165,8 @@ def conv3d(
 
 @op(
     "conv3d_transpose", inputs="Input Filter", outputs="Output",
-    grad=fused("Input", "Filter", to="Input Filter", grad=_gradient_of_gradient), backend_attrs=_BACKEND_ATTRS,
+    grad=fused("Input", "Filter", to="Input Filter", grad=_gradient_of_gradient, lod=False),
+    backend_attrs=_BACKEND_ATTRS,
 )  # fmt: skip
 def conv3d_transpose(
     x: TensorType,

@@ -54,7 +54,7 @@ def diag_embed(x: TensorType, *, offset: int = 0, dim1: int = -2, dim2: int = -1
     return x.with_shape(dims)
 
 
-@op("trace", inputs="Input", outputs="Out", grad=fused("Input", linear=True))
+@op("trace", inputs="Input", outputs="Out", grad=fused("Input", linear=True, lod=False))
 def trace(x: TensorType, *, offset: int = 0, dim1: int = -2, dim2: int = -1) -> TensorType:
     """The sums over the diagonals of the matrices whose rows and columns are the dimensions `dim1` and `dim2` of Input.
 
@@ -66,7 +66,7 @@ def trace(x: TensorType, *, offset: int = 0, dim1: int = -2, dim2: int = -1) -> 
     return x.with_shape([size for i, size in enumerate(x.shape) if i not in gone] or [1])
 
 
-@op("tril_triu", inputs="X", outputs="Out", lod="X", grad=fused("X", linear=True))
+@op("tril_triu", inputs="X", outputs="Out", lod="X", grad=fused("X", linear=True, lod=False))
 def tril_triu(x: TensorType, *, diagonal: int = 0, lower: bool) -> TensorType:
     """X with zeros above the diagonal of each matrix, or below it unless `lower`; `diagonal` moves that up."""
     require_number(x)

@@ -7,7 +7,13 @@ from minigraph.opdef.gradient_rules import fused
 from minigraph.types import TensorType, merge_shapes, require, require_floating, require_same_dtype, same_dim
 
 
-@op("sigmoid_cross_entropy_with_logits", inputs="X Label", outputs="Out", lod="X", grad=fused("X", "Label", to="X"))
+@op(
+    "sigmoid_cross_entropy_with_logits",
+    inputs="X Label",
+    outputs="Out",
+    lod="X",
+    grad=fused("X", "Label", to="X", lod=False),
+)
 def sigmoid_cross_entropy_with_logits(
     x: TensorType, label: TensorType, *, normalize: bool = False, ignore_index: int = -100
 ) -> TensorType:
@@ -29,7 +35,7 @@ def sigmoid_cross_entropy_with_logits(
     inputs="X Y",
     outputs="Residual~ Out",
     lod="X",
-    grad=fused("Residual", to="X Y", like=dict.fromkeys("XY", "Residual")),
+    grad=fused("Residual", to="X Y", like=dict.fromkeys("XY", "Residual"), lod=False),
 )
 def huber_loss(x: TensorType, y: TensorType, *, delta: float) -> tuple[TensorType, TensorType]:
     """``Out = Residual ** 2 / 2`` with ``Residual = Y - X``, beyond `delta` ``delta * (|Residual| - delta / 2)``.
@@ -45,7 +51,7 @@ def huber_loss(x: TensorType, y: TensorType, *, delta: float) -> tuple[TensorTyp
 
 @op(
     "smooth_l1_loss", inputs="X Y InsideWeight OutsideWeight", outputs="Diff~ Out",
-    grad=fused("InsideWeight", "OutsideWeight", "Diff", to="X Y", like=dict.fromkeys("XY", "Diff")),
+    grad=fused("InsideWeight", "OutsideWeight", "Diff", to="X Y", like=dict.fromkeys("XY", "Diff"), lod=False),
 )  # fmt: skip
 def smooth_l1_loss(
     x: TensorType,
@@ -83,7 +89,7 @@ def smooth_l1_loss(
     inputs="Predicted Labels",
     outputs="Loss",
     lod="Predicted",
-    grad=fused("Predicted", "Labels", to="Predicted"),
+    grad=fused("Predicted", "Labels", to="Predicted", lod=False),
 )
 def log_loss(predicted: TensorType, labels: TensorType, *, epsilon: float) -> TensorType:
     """``Loss = -Labels * log(Predicted + epsilon) - (1 - Labels) * log(1 - Predicted + epsilon)``, float[batch, 1]."""
@@ -96,7 +102,7 @@ def log_loss(predicted: TensorType, labels: TensorType, *, epsilon: float) -> Te
     return loss
 
 
-@op("kldiv_loss", inputs="X Target", outputs="Loss", grad=fused("X", "Target", to="X"))
+@op("kldiv_loss", inputs="X Target", outputs="Loss", grad=fused("X", "Target", to="X", lod=False))
 def kldiv_loss(x: TensorType, target: TensorType, *, reduction: str = "mean") -> TensorType:
     """Kullback-Leibler divergence ``Target * (log(Target) - X)`` of probabilities Target from logarithms X of others.
 

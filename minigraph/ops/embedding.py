@@ -25,7 +25,7 @@ def _table_gradient(table: TensorType, ids: TensorType, d_out: TensorType, *, is
     inputs="W Ids",
     outputs="Out",
     lod="Ids",
-    grad=fused("W", "Ids", to="W", linear=True, infer=_table_gradient),
+    grad=fused("W", "Ids", to="W", linear=True, infer=_table_gradient, lod=False),
     backend_attrs=_BACKEND_ATTRS,
 )
 def lookup_table(
@@ -57,7 +57,7 @@ def lookup_table(
     inputs="W Ids",
     outputs="Out",
     lod="Ids",
-    grad=fused("W", "Ids", to="W", linear=True, infer=_table_gradient),
+    grad=fused("W", "Ids", to="W", linear=True, infer=_table_gradient, lod=False),
     backend_attrs=_BACKEND_ATTRS,
 )
 def lookup_table_v2(

@@ -41,7 +41,7 @@ def _gathered(d_out: TensorType, *, upscale_factor: int) -> TensorType:
     )
 
 
-@op("pixel_shuffle", inputs="X", outputs="Out", grad=fused(to="X", infer=_gathered, linear=True))
+@op("pixel_shuffle", inputs="X", outputs="Out", grad=fused(to="X", infer=_gathered, linear=True, lod=False))
 def pixel_shuffle(x: TensorType, *, upscale_factor: int = 1) -> TensorType:
     """Images that are `upscale_factor` times as high and wide, with as many times fewer channels, squared.
 
@@ -60,7 +60,7 @@ def pixel_shuffle(x: TensorType, *, upscale_factor: int = 1) -> TensorType:
     return x.with_shape((batch, channels, _times(height, upscale_factor), _times(width, upscale_factor)))
 
 
-@op("space_to_depth", inputs="X", outputs="Out", lod="X", grad=fused("X", linear=True))
+@op("space_to_depth", inputs="X", outputs="Out", lod="X", grad=fused("X", linear=True, lod=False))
 def space_to_depth(x: TensorType, *, blocksize: int) -> TensorType:
     """Images that are `blocksize` times less high and wide, with as many times more channels, squared.
 
@@ -81,7 +81,7 @@ def _same(d_out: TensorType, **attrs: Any) -> TensorType:
     return d_out
 
 
-@op("shuffle_channel", inputs="X", outputs="Out", grad=fused(to="X", infer=_same, linear=True))
+@op("shuffle_channel", inputs="X", outputs="Out", grad=fused(to="X", infer=_same, linear=True, lod=False))
 def shuffle_channel(x: TensorType, *, group: int = 1) -> TensorType:
     """``Out`` has the channels of X in turns: the first of each of `group` groups, then the second of each, and so on.
 
@@ -96,7 +96,7 @@ def shuffle_channel(x: TensorType, *, group: int = 1) -> TensorType:
     return x
 
 
-@op("temporal_shift", inputs="X", outputs="Out", lod="X", grad=fused(to="X", infer=_same, linear=True))
+@op("temporal_shift", inputs="X", outputs="Out", lod="X", grad=fused(to="X", infer=_same, linear=True, lod=False))
 def temporal_shift(x: TensorType, *, seg_num: int, shift_ratio: float = 0.25) -> TensorType:
     """``Out`` is X with some channels moved in time: the first from the frame before, as many from the frame after.
 
@@ -115,7 +115,13 @@ def temporal_shift(x: TensorType, *, seg_num: int, shift_ratio: float = 0.25) ->
     return x
 
 
-@op("affine_channel", inputs="X Scale Bias", outputs="Out", lod="X", grad=fused("X", "Scale", like={"Bias": "Scale"}))
+@op(
+    "affine_channel",
+    inputs="X Scale Bias",
+    outputs="Out",
+    lod="X",
+    grad=fused("X", "Scale", like={"Bias": "Scale"}, lod=False),
+)
 def affine_channel(x: TensorType, scale: TensorType, bias: TensorType, *, data_layout: str = "AnyLayout") -> TensorType:
     """``Out = X * Scale + Bias``, with a number of Scale and Bias for each channel.
 
@@ -133,7 +139,11 @@ def affine_channel(x: TensorType, scale: TensorType, bias: TensorType, *, data_l
 
 
 @op(
-    "pad2d", inputs="X Paddings", outputs="Out", lod="X", grad=fused("X", "Paddings", to="X", linear={"pad_value": 0.0})
+    "pad2d",
+    inputs="X Paddings",
+    outputs="Out",
+    lod="X",
+    grad=fused("X", "Paddings", to="X", linear={"pad_value": 0.0}, lod=False),
 )
 def pad2d(
     x: TensorType,

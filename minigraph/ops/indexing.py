@@ -75,7 +75,7 @@ def _decreased(x: TensorType, dims: Sequence[int], decrease_axis: Sequence[int])
 @op(
     "slice", inputs="Input StartsTensor EndsTensor StartsTensorList EndsTensorList", outputs="Out",
     lod="rows Input",
-    grad=fused("Input", "StartsTensor", "EndsTensor", "StartsTensorList", "EndsTensorList", linear=True),
+    grad=fused("Input", "StartsTensor", "EndsTensor", "StartsTensorList", "EndsTensorList", linear=True, lod=False),
 )  # fmt: skip
 def slice(
     x: TensorType,
@@ -204,7 +204,7 @@ def gather_nd(x: TensorType, index: TensorType) -> TensorType:
     return x.with_shape((*index.shape[:-1], *x.shape[depth:]))
 
 
-@op("scatter", inputs="X Ids Updates", outputs="Out", grad=fused("Ids", "Updates", to="X Updates"))
+@op("scatter", inputs="X Ids Updates", outputs="Out", grad=fused("Ids", "Updates", to="X Updates", lod=False))
 def scatter(x: TensorType, ids: TensorType, updates: TensorType, *, overwrite: bool = True) -> TensorType:
     """``Out`` is X with ``Out[Ids[i]] = Updates[i]``; of several for one row the last counts.
 
@@ -269,7 +269,13 @@ def one_hot_v2(
     return _one_hot(x.shape, x, depth_tensor, depth, dtype)
 
 
-@op("where", inputs="Condition X Y", outputs="Out", lod="X", grad=fused("Condition", "X", "Y", to="X Y", linear=True))
+@op(
+    "where",
+    inputs="Condition X Y",
+    outputs="Out",
+    lod="X",
+    grad=fused("Condition", "X", "Y", to="X Y", linear=True, lod=False),
+)
 def where(condition: TensorType, x: TensorType, y: TensorType) -> TensorType:
     """``Out`` is X where Condition holds, and Y elsewhere; all have one shape."""
     require_bool(condition, "Condition")

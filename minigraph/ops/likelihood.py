@@ -28,7 +28,7 @@ def bce_loss(x: TensorType, label: TensorType) -> TensorType:
 
 @op(
     "nll_loss", inputs="X Label Weight", outputs="Out Total_weight?",
-    grad=fused("X", "Label", "Weight", to="X", linear=True),
+    grad=fused("X", "Label", "Weight", to="X", linear=True, lod=False),
 )  # fmt: skip
 def nll_loss(
     x: TensorType,

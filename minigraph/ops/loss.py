@@ -55,7 +55,10 @@ def _loss_of_probabilities(x: TensorType, label: TensorType, soft_label: bool) -
     return loss.with_shape(loss.shape[:-1])
 
 
-@op("softmax", inputs="X", outputs="Out", lod="X", grad=fused("Out"), backend_attrs={"data_format": "AnyLayout"})
+@op(
+    "softmax", inputs="X", outputs="Out", lod="X",
+    grad=fused("Out", lod=False), backend_attrs={"data_format": "AnyLayout"},
+)  # fmt: skip
 def softmax(x: TensorType, *, axis: int = -1, is_test: bool = False) -> TensorType:
     """``Out = exp(X) / sum(exp(X))`` along `axis`, without overflow. `is_test` changes nothing.
 
@@ -120,7 +123,7 @@ def cross_entropy2(
 
 @op(
     "softmax_with_cross_entropy", inputs="Logits Label", outputs="Softmax~ Loss",
-    lod="Logits", grad=fused("Softmax", "Label", to="Logits", like={"Logits": "Softmax"}),
+    lod="Logits", grad=fused("Softmax", "Label", to="Logits", like={"Logits": "Softmax"}, lod=False),
 )  # fmt: skip
 def softmax_with_cross_entropy(
     logits: TensorType,
@@ -153,7 +156,7 @@ def softmax_with_cross_entropy(
     return logits.with_shape((*loss.shape[:at], logits.shape[at], *loss.shape[at + 1 :])), loss
 
 
-@op("label_smooth", inputs="X PriorDist", outputs="Out", lod="X", grad=fused())
+@op("label_smooth", inputs="X PriorDist", outputs="Out", lod="X", grad=fused(lod=False))
 def label_smooth(x: TensorType, prior: TensorType | None, *, epsilon: float = 0.0) -> TensorType:
     """``Out = (1 - epsilon) * X + epsilon * PriorDist``, of labels as probabilities along the last dimension.
 

@@ -34,7 +34,7 @@ def mul(x: TensorType, y: TensorType, *, x_num_col_dims: int = 1, y_num_col_dims
 
 
 @op(
-    "matmul", inputs="X Y", outputs="Out", lod="X", grad=fused("X", "Y"),
+    "matmul", inputs="X Y", outputs="Out", lod="X", grad=fused("X", "Y", lod=False),
     backend_attrs={
         "fused_reshape_Out": [], "fused_transpose_Out": [], "head_number": 1,
         "Scale_x": 1.0, "Scale_y": 1.0, "Scale_out": 1.0, "force_fp32_output": False,

@@ -7,7 +7,7 @@ from minigraph.opdef.gradient_rules import fused
 from minigraph.types import DType, TensorType, merge_shapes, product, require, require_floating, same_dim
 
 
-@op("top_k", inputs="X K", outputs="Out Indices", lod="X", grad=fused("X", "Indices"))
+@op("top_k", inputs="X K", outputs="Out Indices", lod="X", grad=fused("X", "Indices", lod=False))
 def top_k(x: TensorType, size: TensorType | None = None, *, k: int = 1) -> tuple[TensorType, TensorType]:
     """The `k` largest elements of each row (the last dimension), in descending order, and their indices.
 

@@ -34,14 +34,14 @@ def require_positive_order(p: float) -> None:
     require(p > 0, f"p must be positive, got {p:g}", hint="2 is the Euclidean norm, inf the largest magnitude.")
 
 
-@op("l1_norm", inputs="X", outputs="Out", rows="X", grad=fused("X"))
+@op("l1_norm", inputs="X", outputs="Out", rows="X", grad=fused("X", lod=False))
 def l1_norm(x: TensorType) -> TensorType:
     """Sum of the magnitudes of all elements, of shape [1]."""
     require_floating(x)
     return x.with_shape((1,))
 
 
-@op("p_norm", inputs="X", outputs="Out", grad=fused("X", "Out"))
+@op("p_norm", inputs="X", outputs="Out", grad=fused("X", "Out", lod=False))
 def p_norm(
     x: TensorType, *, porder: float = 2.0, axis: int = -1, epsilon: float = 1e-12, keepdim: bool = False
 ) -> TensorType:
@@ -62,7 +62,7 @@ def p_norm(
     return x.with_shape((*x.shape[:at], *x.shape[at + 1 :]) or (1,))
 
 
-@op("norm", inputs="X", outputs="Norm~ Out", grad=fused("X", "Norm"))
+@op("norm", inputs="X", outputs="Norm~ Out", grad=fused("X", "Norm", lod=False))
 def norm(x: TensorType, *, axis: int, epsilon: float = 1e-10) -> tuple[TensorType, TensorType]:
     """``Out = X / Norm`` with ``Norm = sqrt(sum(X ** 2) + epsilon)`` along `axis`, without overflow."""
     require_floating(x)

@@ -26,7 +26,7 @@ def _require_epsilon(epsilon: float) -> None:
 @op(
     "batch_norm", inputs="X Scale Bias Mean Variance MomentumTensor",
     outputs="Y MeanOut VarianceOut SavedMean~ SavedVariance~",
-    lod={"Y": "X"}, grad=fused("X", "Scale", "Bias", "SavedMean", "SavedVariance", to="X Scale Bias"),
+    lod={"Y": "X"}, grad=fused("X", "Scale", "Bias", "SavedMean", "SavedVariance", to="X Scale Bias", lod=False),
     backend_attrs={"fuse_with_relu": False},
 )  # fmt: skip
 def batch_norm(
@@ -86,7 +86,7 @@ def batch_norm(
 
 @op(
     "layer_norm", inputs="X Scale Bias", outputs="Y Mean~ Variance~",
-    lod="X", grad=fused("X", "Scale", "Bias", "Mean", "Variance", to="X Scale Bias"),
+    lod="X", grad=fused("X", "Scale", "Bias", "Mean", "Variance", to="X Scale Bias", lod=False),
 )  # fmt: skip
 def layer_norm(
     x: TensorType,
@@ -125,7 +125,7 @@ def layer_norm(
 
 @op(
     "group_norm", inputs="X Scale Bias", outputs="Y Mean~ Variance~",
-    lod="X", grad=fused("X", "Scale", "Bias", "Mean", "Variance", to="X Scale Bias"),
+    lod="X", grad=fused("X", "Scale", "Bias", "Mean", "Variance", to="X Scale Bias", lod=False),
 )  # fmt: skip
 def group_norm(
     x: TensorType,
@@ -165,8 +165,10 @@ def group_norm(
 
 @op(
     "instance_norm", inputs="X Scale Bias", outputs="Y SavedMean~ SavedVariance~",
-    lod="X", grad=fused(
+    lod="X",
+    grad=fused(
         "X", "Scale", "SavedMean", "SavedVariance", to="X Scale Bias", like={"Bias": "Scale"}, grad=DoubleGrad(),
+        lod=False,
     ),
 )  # fmt: skip
 def instance_norm(

@@ -34,7 +34,7 @@ def _check_windows(
 
 
 @op(
-    "pool2d", inputs="X", outputs="Out", lod="X", grad=fused("X", "Out", grad=_gradient_of_gradient),
+    "pool2d", inputs="X", outputs="Out", lod="X", grad=fused("X", "Out", grad=_gradient_of_gradient, lod=False),
     backend_attrs=_BACKEND_ATTRS,
 )  # fmt: skip
 def pool2d(
@@ -79,7 +79,7 @@ def pool2d(
     )  # fmt: skip
 
 
-@op("pool3d", inputs="X", outputs="Out", lod="X", grad=fused("X", "Out", grad=_gradient_of_gradient))
+@op("pool3d", inputs="X", outputs="Out", lod="X", grad=fused("X", "Out", grad=_gradient_of_gradient, lod=False))
 def pool3d(
     x: TensorType,
     *,
@@ -189,7 +189,7 @@ def pool3d_grad_grad(
     return pool2d_grad_grad(x, out, ddx, pooling_type=pooling_type, ksize=ksize)
 
 
-@op("max_pool2d_with_index", inputs="X", outputs="Out Mask", grad=fused("X", "Mask"))
+@op("max_pool2d_with_index", inputs="X", outputs="Out Mask", grad=fused("X", "Mask", lod=False))
 def max_pool2d_with_index(
     x: TensorType,
     *,
@@ -208,7 +208,7 @@ def max_pool2d_with_index(
     return _greatest_and_places(x, 4, ksize, global_pooling, adaptive, strides, paddings)
 
 
-@op("max_pool3d_with_index", inputs="X", outputs="Out Mask", grad=fused("X", "Mask"))
+@op("max_pool3d_with_index", inputs="X", outputs="Out Mask", grad=fused("X", "Mask", lod=False))
 def max_pool3d_with_index(
     x: TensorType,
     *,

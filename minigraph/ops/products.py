@@ -22,7 +22,7 @@ FIRST_OF_SIZE_3 = 9
 """The attribute ``dim`` of ``cross`` that names no dimension."""
 
 
-@op("bmm", inputs="X Y", outputs="Out", lod="X", grad=fused("X", "Y"))
+@op("bmm", inputs="X Y", outputs="Out", lod="X", grad=fused("X", "Y", lod=False))
 def bmm(x: TensorType, y: TensorType) -> TensorType:
     """``Out[i] = X[i] @ Y[i]``, for two batches of as many matrices."""
     require_same_dtype("X and Y", x, y)
@@ -53,7 +53,7 @@ def cross_dim(shape: tuple[int, ...], dim: int) -> int:
     return places[0] if shape[places[0]] == 3 else -1
 
 
-@op("cross", inputs="X Y", outputs="Out", lod="X", grad=fused("X", "Y"))
+@op("cross", inputs="X Y", outputs="Out", lod="X", grad=fused("X", "Y", lod=False))
 def cross(x: TensorType, y: TensorType, *, dim: int = FIRST_OF_SIZE_3) -> TensorType:
     """The cross products of vectors of size 3 along dimension `dim`; 9, the default, is the first one of that size."""
     require_same_dtype("X and Y", x, y)
@@ -64,7 +64,7 @@ def cross(x: TensorType, y: TensorType, *, dim: int = FIRST_OF_SIZE_3) -> Tensor
     return out
 
 
-@op("kron", inputs="X Y", outputs="Out", grad=fused("X", "Y"))
+@op("kron", inputs="X Y", outputs="Out", grad=fused("X", "Y", lod=False))
 def kron(x: TensorType, y: TensorType) -> TensorType:
     """Kronecker product: ``Out[i * m + j] = X[i] * Y[j]`` in each dimension, m being that of Y.
 
@@ -91,7 +91,7 @@ def addmm(input: TensorType, x: TensorType, y: TensorType, *, Alpha: float = 1.0
     return x.with_shape(out)
 
 
-@op("dist", inputs="X Y", outputs="Out", grad=fused("X", "Y", "Out"))
+@op("dist", inputs="X Y", outputs="Out", grad=fused("X", "Y", "Out", lod=False))
 def dist(x: TensorType, y: TensorType, *, p: float = 2.0) -> TensorType:
     """The p-norm of ``X - Y``, which broadcast as in NumPy: ``sum(|X - Y| ** p) ** (1 / p)``, float[1].
 
@@ -112,7 +112,7 @@ LEAST_SQUARE = 1e-8
 
 @op(
     "cos_sim", inputs="X Y", outputs="Out XNorm~ YNorm~", lod="X",
-    grad=fused("X", "Y", "Out", "XNorm", "YNorm", d_out="Out")
+    grad=fused("X", "Y", "Out", "XNorm", "YNorm", d_out="Out", lod=False)
 )  # fmt: skip
 def cos_sim(x: TensorType, y: TensorType) -> tuple[TensorType, TensorType, TensorType]:
     """Cosine of the angle between each of X and its counterpart in Y: ``sum(X * Y) / (XNorm * YNorm)``.

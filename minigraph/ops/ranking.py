@@ -7,7 +7,10 @@ from minigraph.opdef.gradient_rules import fused
 from minigraph.types import TensorType, merge_shapes, require, require_floating, require_same_dtype, same_dim
 
 
-@op("rank_loss", inputs="Label Left Right", outputs="Out", grad=fused("Label", "Left", "Right", to="Left Right"))
+@op(
+    "rank_loss", inputs="Label Left Right", outputs="Out",
+    grad=fused("Label", "Left", "Right", to="Left Right", lod=False)
+)  # fmt: skip
 def rank_loss(label: TensorType, left: TensorType, right: TensorType) -> TensorType:
     """``Out = log(1 + exp(Left - Right)) - Label * (Left - Right)``: the cross entropy of left before right.
 
@@ -23,7 +26,7 @@ def rank_loss(label: TensorType, left: TensorType, right: TensorType) -> TensorT
 
 @op(
     "margin_rank_loss", inputs="X1 X2 Label", outputs="Activated~ Out",
-    grad=fused("Label", "Activated", to="X1 X2", like={"X1": "Activated", "X2": "Activated"}),
+    grad=fused("Label", "Activated", to="X1 X2", like={"X1": "Activated", "X2": "Activated"}, lod=False),
 )  # fmt: skip
 def margin_rank_loss(
     x1: TensorType, x2: TensorType, label: TensorType, *, margin: float = 0.0
@@ -42,7 +45,7 @@ def _pairs(x: TensorType, y: TensorType, z: TensorType, what: str) -> TensorType
     return x.with_shape(merge_shapes(merge_shapes(x.shape, y.shape, what), z.shape, what))
 
 
-@op("bpr_loss", inputs="X Label", outputs="Y", grad=fused("X", "Label", to="X"))
+@op("bpr_loss", inputs="X Label", outputs="Y", lod="X", grad=fused("X", "Label", to="X"))
 def bpr_loss(x: TensorType, label: TensorType) -> TensorType:
     """The mean of ``log(1 + exp(score - X[label]))`` over the scores of all classes but the label, row by row.
 
@@ -61,7 +64,7 @@ def bpr_loss(x: TensorType, label: TensorType) -> TensorType:
     return x.with_shape((*rows, 1))
 
 
-@op("teacher_student_sigmoid_loss", inputs="X Label", outputs="Y", grad=fused("X", "Label", to="X"))
+@op("teacher_student_sigmoid_loss", inputs="X Label", outputs="Y", lod="X", grad=fused("X", "Label", to="X"))
 def teacher_student_sigmoid_loss(
     x: TensorType, label: TensorType, *, soft_max_up_bound: float = 15.0, soft_max_lower_bound: float = -15.0
 ) -> TensorType:

@@ -67,7 +67,7 @@ def hard_swish(x: TensorType, *, threshold: float = 6.0, scale: float = 6.0, off
     return x
 
 
-@op("prelu", inputs="X Alpha", outputs="Out", lod="X", grad=fused("X", "Alpha"))
+@op("prelu", inputs="X Alpha", outputs="Out", lod="X", grad=fused("X", "Alpha", lod=False))
 def prelu(x: TensorType, alpha: TensorType, *, mode: str = "all") -> TensorType:
     """Rectifier with learned slopes: X where it is positive, else ``Alpha * X``.
 
@@ -147,7 +147,7 @@ def stanh(x: TensorType, *, scale_a: float = 0.67, scale_b: float = 1.7159) -> T
     return floating(x)
 
 
-@op("selu", inputs="X", outputs="Out", lod="X", grad=fused("Out"))
+@op("selu", inputs="X", outputs="Out", lod="X", grad=fused("Out", lod=False))
 def selu(x: TensorType, *, scale: float = SELU_SCALE, alpha: float = SELU_ALPHA) -> TensorType:
     """``Out = scale * X`` where X is positive, else ``scale * alpha * (exp(X) - 1)``.
 
@@ -161,7 +161,7 @@ def selu(x: TensorType, *, scale: float = SELU_SCALE, alpha: float = SELU_ALPHA)
     return x
 
 
-@op("mish", inputs="X", outputs="Out", lod="X", grad=fused("X"))
+@op("mish", inputs="X", outputs="Out", lod="X", grad=fused("X", lod=False))
 def mish(x: TensorType, *, threshold: float = 20.0) -> TensorType:
     """``Out = X * tanh(log(1 + exp(X)))``; the logarithm is X above `threshold` and ``exp(X)`` below ``-threshold``.
 

@@ -21,7 +21,8 @@ ACTIVATIONS = ("identity", "sigmoid", "tanh", "relu")
 @op(
     "gru_unit", inputs="Input HiddenPrev Weight Bias", outputs="Gate~ ResetHiddenPrev~ Hidden",
     grad=fused(
-        "Input", "HiddenPrev", "Weight", "Bias", "Gate", "ResetHiddenPrev", to="Input HiddenPrev Weight Bias"
+        "Input", "HiddenPrev", "Weight", "Bias", "Gate", "ResetHiddenPrev", to="Input HiddenPrev Weight Bias",
+        lod=False,
     ),
 )  # fmt: skip
 def gru_unit(

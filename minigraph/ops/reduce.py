@@ -157,7 +157,7 @@ def sum(xs: list[TensorType]) -> TensorType:
     return TensorType(xs[0].dtype, shape, xs[0].kind if all(x.is_rows for x in xs) else VarKind.LOD_TENSOR)
 
 
-@op("squared_l2_norm", inputs="X", outputs="Out", rows="X", grad=fused("X"))
+@op("squared_l2_norm", inputs="X", outputs="Out", rows="X", grad=fused("X", lod=False))
 def squared_l2_norm(x: TensorType) -> TensorType:
     """Sum of the squares of all elements, of shape [1]."""
     require_floating(x)

@@ -55,7 +55,7 @@ def _check_given(
 
 
 def _gradient() -> FusedGrad:
-    return FusedGrad("X", "OutSize", "SizeTensor", "Scale", to="X", linear=True)
+    return FusedGrad("X", "OutSize", "SizeTensor", "Scale", to="X", linear=True, lod=False)
 
 
 @op("nearest_interp", inputs="X OutSize SizeTensor Scale", outputs="Out", grad=_gradient())

@@ -21,7 +21,10 @@ def _with_x_shape(x: TensorType, shape: Sequence[int]) -> tuple[TensorType, Tens
     return x.with_shape(shape), x.with_shape((0, *x.shape))
 
 
-@op("squeeze2", inputs="X", outputs="Out XShape~", lod="rows X", grad=fused("XShape", like=_LIKE_X))
+@op(
+    "squeeze2", inputs="X", outputs="Out XShape~", lod={"Out": "rows X", "XShape": "X"},
+    grad=fused("XShape", like=_LIKE_X),
+)  # fmt: skip
 def squeeze2(x: TensorType, *, axes: list[int] = _NONE) -> tuple[TensorType, TensorType]:
     """``Out`` is X without the dimensions `axes`, which have size 1; without `axes`, without all that have.
 
@@ -39,7 +42,8 @@ def squeeze2(x: TensorType, *, axes: list[int] = _NONE) -> tuple[TensorType, Ten
 
 
 @op(
-    "unsqueeze2", inputs="X AxesTensor AxesTensorList", outputs="Out XShape~", grad=fused("XShape", like=_LIKE_X)
+    "unsqueeze2", inputs="X AxesTensor AxesTensorList", outputs="Out XShape~", lod={"XShape": "X"},
+    grad=fused("XShape", like=_LIKE_X),
 )  # fmt: skip
 def unsqueeze2(
     x: TensorType,
@@ -60,7 +64,10 @@ def unsqueeze2(
     return _with_x_shape(x, (-1,) * (x.rank + len(added)))
 
 
-@op("flatten2", inputs="X", outputs="Out XShape~", lod="rows X", grad=fused("XShape", like=_LIKE_X))
+@op(
+    "flatten2", inputs="X", outputs="Out XShape~", lod={"Out": "rows X", "XShape": "X"},
+    grad=fused("XShape", like=_LIKE_X),
+)  # fmt: skip
 def flatten2(x: TensorType, *, axis: int = 1) -> tuple[TensorType, TensorType]:
     """``Out`` is X as a matrix: the dimensions before `axis` count its rows, the others its columns.
 
@@ -122,7 +129,7 @@ def _stacked(xs: Sequence[TensorType], axis: int) -> TensorType:
     return xs[0].with_shape((*shape[:axis], len(xs), *shape[axis:]))
 
 
-@op("stack", inputs="X", outputs="Y", lod="X", grad=fused(to="X", infer=_unstacked))
+@op("stack", inputs="X", outputs="Y", lod="X", grad=fused(to="X", infer=_unstacked, lod=False))
 def stack(xs: list[TensorType], *, axis: int = 0) -> TensorType:
     """``Y`` is the tensors of X, which have one shape, beside each other along a new dimension `axis`."""
     require(bool(xs), "X is missing")
@@ -134,7 +141,7 @@ def stack(xs: list[TensorType], *, axis: int = 0) -> TensorType:
     "unstack",
     inputs="X",
     outputs="Y*",
-    grad=fused(to="X", infer=lambda d_ys, *, axis, num: _stacked(d_ys, axis), linear=True),
+    grad=fused(to="X", infer=lambda d_ys, *, axis, num: _stacked(d_ys, axis), linear=True, lod=False),
 )
 def unstack(x: TensorType, *, axis: int = 0, num: int) -> list[TensorType]:
     """``Y`` is the `num` slices of X along dimension `axis`, which has as many elements, without that dimension."""
@@ -146,7 +153,7 @@ def unstack(x: TensorType, *, axis: int = 0, num: int) -> list[TensorType]:
 
 @op(
     "expand", inputs="X ExpandTimes expand_times_tensor", outputs="Out",
-    lod="rows X", grad=fused("X", "ExpandTimes", "expand_times_tensor", to="X", linear=True),
+    lod="rows X", grad=fused("X", "ExpandTimes", "expand_times_tensor", to="X", linear=True, lod=False),
 )  # fmt: skip
 def expand(
     x: TensorType,
@@ -170,7 +177,12 @@ def expand(
     return x.with_shape(product(pair) for pair in zip(x.shape, expand_times, strict=True))
 
 
-@op("expand_as", inputs="X target_tensor", outputs="Out", grad=fused("X", "target_tensor", to="X", linear=True))
+@op(
+    "expand_as",
+    inputs="X target_tensor",
+    outputs="Out",
+    grad=fused("X", "target_tensor", to="X", linear=True, lod=False),
+)
 def expand_as(x: TensorType, target: TensorType) -> TensorType:
     """``Out`` is X repeated to the shape of target_tensor, whose dimensions are multiples of those of X."""
     require_same_dtype("X and target_tensor", x, target)
@@ -186,7 +198,13 @@ def _unpadded(d_out: TensorType, *, paddings: Sequence[int], pad_value: float) -
     return d_out.with_shape(-1 if dim == -1 else dim - pad for dim, pad in zip(d_out.shape, around, strict=True))
 
 
-@op("pad", inputs="X", outputs="Out", lod="rows X", grad=fused(to="X", infer=_unpadded, linear={"pad_value": 0.0}))
+@op(
+    "pad",
+    inputs="X",
+    outputs="Out",
+    lod="rows X",
+    grad=fused(to="X", infer=_unpadded, linear={"pad_value": 0.0}, lod=False),
+)
 def pad(x: TensorType, *, paddings: list[int], pad_value: float = 0.0) -> TensorType:
     """``Out`` is X with ``paddings[2 * i]`` elements `pad_value` before it and ``paddings[2 * i + 1]`` behind.
 

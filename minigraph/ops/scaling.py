@@ -16,7 +16,10 @@ from minigraph.types import (
 )
 
 
-@op("spectral_norm", inputs="Weight U V", outputs="Out", grad=fused("Weight", "U", "V", to="Weight"))
+@op(
+    "spectral_norm", inputs="Weight U V", outputs="Out", lod="Weight",
+    grad=fused("Weight", "U", "V", to="Weight", lod=False)
+)  # fmt: skip
 def spectral_norm(
     weight: TensorType, u: TensorType, v: TensorType, *, dim: int = 0, power_iters: int = 1, eps: float = 1e-12
 ) -> TensorType:
@@ -45,7 +48,7 @@ def spectral_norm(
     return weight
 
 
-@op("lrn", inputs="X", outputs="Out MidOut", grad=fused("X", "Out", "MidOut"))
+@op("lrn", inputs="X", outputs="Out MidOut", lod={"Out": "X"}, grad=fused("X", "Out", "MidOut", lod=False))
 def lrn(
     x: TensorType,
     *,

@@ -21,7 +21,7 @@ from minigraph.types import (
 )
 
 
-@op("index_select", inputs="X Index", outputs="Out", lod="X", grad=fused("X", "Index", to="X", linear=True))
+@op("index_select", inputs="X Index", outputs="Out", lod="X", grad=fused("X", "Index", to="X", linear=True, lod=False))
 def index_select(x: TensorType, index: TensorType, *, dim: int = 0) -> TensorType:
     """``Out`` is the slices of X along dimension `dim` that Index, a vector, names.
 
@@ -33,7 +33,13 @@ def index_select(x: TensorType, index: TensorType, *, dim: int = 0) -> TensorTyp
     return x.with_shape((*x.shape[:at], index.shape[0], *x.shape[at + 1 :]))
 
 
-@op("index_sample", inputs="X Index", outputs="Out", lod="Index", grad=fused("X", "Index", to="X", linear=True))
+@op(
+    "index_sample",
+    inputs="X Index",
+    outputs="Out",
+    lod="Index",
+    grad=fused("X", "Index", to="X", linear=True, lod=False),
+)
 def index_sample(x: TensorType, index: TensorType) -> TensorType:
     """``Out[i, j] = X[i, Index[i, j]]``, for matrices with as many rows."""
     require_integers(index, "Index")
@@ -42,7 +48,7 @@ def index_sample(x: TensorType, index: TensorType) -> TensorType:
     return x.with_shape((x.shape[0] if x.shape[0] != -1 else index.shape[0], index.shape[1]))
 
 
-@op("multiplex", inputs="Ids X", outputs="Out", grad=fused("Ids", "X", to="X", linear=True))
+@op("multiplex", inputs="Ids X", outputs="Out", grad=fused("Ids", "X", to="X", linear=True, lod=False))
 def multiplex(ids: TensorType, xs: list[TensorType]) -> TensorType:
     """``Out[i] = X[Ids[i]][i]``: row i comes from the tensor of X that Ids, int32[rows, 1], names."""
     require(ids.dtype is DType.INT32, f"Ids must be int32, got {ids.dtype}", hint="Convert it with layers.cast.")
@@ -57,7 +63,13 @@ def multiplex(ids: TensorType, xs: list[TensorType]) -> TensorType:
     return xs[0].with_shape(shape)
 
 
-@op("scatter_nd_add", inputs="X Index Updates", outputs="Out", lod="X", grad=fused("Index", "Updates", to="X Updates"))
+@op(
+    "scatter_nd_add",
+    inputs="X Index Updates",
+    outputs="Out",
+    lod="X",
+    grad=fused("Index", "Updates", to="X Updates", lod=False),
+)
 def scatter_nd_add(x: TensorType, index: TensorType, updates: TensorType) -> TensorType:
     """``Out`` is X plus ``Updates[i]`` at ``Index[i, 0], Index[i, 1], ...``, for each place i in Index.
 
@@ -87,7 +99,7 @@ def flip(x: TensorType, *, dims: list[int]) -> TensorType:
     return x
 
 
-@op("roll", inputs="X", outputs="Out", lod="X", grad=fused("X", linear=True))
+@op("roll", inputs="X", outputs="Out", lod="X", grad=fused("X", linear=True, lod=False))
 def roll(x: TensorType, *, shifts: list[int] = (), dims: list[int] = ()) -> TensorType:  # type: ignore[assignment]
     """``Out`` is X moved by ``shifts[i]`` places along ``dims[i]``; what leaves at one end enters at the other."""
     require(len(shifts) == len(dims), f"shifts and dims must be as many, got {list(shifts)} and {list(dims)}")

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from minigraph.opdef import op
 from minigraph.opdef.gradient_context import GradContext, OpSpec
-from minigraph.types import DType, TensorType, require, require_floating
+from minigraph.types import TensorType, require, require_floating
 
 _KINDS = ("AVERAGE", "SUM", "SQRT", "MAX", "LAST", "FIRST")
 
@@ -27,13 +27,14 @@ def sequence_pool(
 ) -> tuple[TensorType, TensorType]:
     """``Out`` is one row for each sequence of X: average, sum, sum over the root of the length, maximum, or a row.
 
-    A sequence without rows gives `pad_value`. MaxIndex, int32, is the row of each maximum, if that is asked for.
+    A sequence without rows gives `pad_value`. MaxIndex is the row of each maximum, if that is asked for: int32, though
+    declared like X, as in fluid's files.
     """
     require(pooltype in _KINDS, f"pooltype must be one of {', '.join(_KINDS)}, got {pooltype!r}")
     require_floating(x)
     require(x.rank > 0, "X must have rows")
     pooled = x.with_shape((-1, *x.shape[1:]))
-    return pooled, pooled.with_dtype(DType.INT32)
+    return pooled, pooled if pooltype == "MAX" else x.with_shape(())
 
 
 @op(

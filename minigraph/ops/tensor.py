@@ -182,7 +182,7 @@ _LIKE_X = {"X": ("XShape", shape_of_x)}
     "reshape2",
     inputs="X Shape ShapeTensor",
     outputs="Out XShape~",
-    lod="rows X",
+    lod={"Out": "rows X", "XShape": "X"},
     grad=fused("XShape", like=_LIKE_X, grad=DoubleGrad()),
 )
 def reshape2(
@@ -202,7 +202,10 @@ def reshape2(
     return x.with_shape(out), x.with_shape((0, *x.shape))
 
 
-@op("transpose2", inputs="X", outputs="Out XShape~", grad=fused("XShape", like=_LIKE_X), backend_attrs=_ANY_LAYOUT)
+@op(
+    "transpose2", inputs="X", outputs="Out XShape~", lod={"XShape": "X"},
+    grad=fused("XShape", like=_LIKE_X), backend_attrs=_ANY_LAYOUT,
+)  # fmt: skip
 def transpose2(x: TensorType, *, axis: list[int]) -> tuple[TensorType, TensorType]:
     """``Out`` has dimension ``axis[i]`` of X as its dimension i.
 

@@ -30,7 +30,10 @@ def _crop_again(ctx: GradContext) -> Iterator[OpSpec]:
     yield OpSpec(forward or "", inputs, {"Out": ctx.d_input("Out@GRAD")}, ctx.op.attrs)
 
 
-@op("crop", inputs="X Y Offsets", outputs="Out", grad=fused("X", "Offsets", to="X", linear=True, grad=_crop_again))
+@op(
+    "crop", inputs="X Y Offsets", outputs="Out",
+    grad=fused("X", "Offsets", to="X", linear=True, grad=_crop_again, lod=False)
+)  # fmt: skip
 def crop(
     x: TensorType,
     y: TensorType | None,
@@ -52,8 +55,8 @@ def crop(
 
 
 @op(
-    "crop_tensor", inputs="X Shape Offsets ShapeTensor OffsetsTensor", outputs="Out",
-    grad=fused("X", "Offsets", "OffsetsTensor", to="X", linear=True, grad=_crop_again),
+    "crop_tensor", inputs="X Shape Offsets ShapeTensor OffsetsTensor", outputs="Out", lod="rows X",
+    grad=fused("X", "Offsets", "OffsetsTensor", to="X", linear=True, grad=_crop_again, lod=False),
 )  # fmt: skip
 def crop_tensor(
     x: TensorType,
@@ -102,7 +105,7 @@ def _region(
     return tuple(found)
 
 
-@op("unfold", inputs="X", outputs="Y", grad=fused("X", linear=True))
+@op("unfold", inputs="X", outputs="Y", grad=fused("X", linear=True, lod=False))
 def unfold(
     x: TensorType, *, kernel_sizes: list[int], strides: list[int], paddings: list[int], dilations: list[int]
 ) -> TensorType:
@@ -115,7 +118,7 @@ def unfold(
     return x.with_shape((x.shape[0], channels, product(counts)))
 
 
-@op("im2sequence", inputs="X Y", outputs="Out", grad=fused("X", to="X", linear=True))
+@op("im2sequence", inputs="X Y", outputs="Out", grad=fused("X", to="X", linear=True, lod=False))
 def im2sequence(
     x: TensorType,
     sizes: TensorType | None,

@@ -81,7 +81,7 @@ def test_a_tensor_cut_off_anywhere_is_an_error():
     "change, problem",
     [
         (lambda data: struct.pack("<I", 7) + data[4:], "version 7"),
-        (lambda data: data[:4] + struct.pack("<Q", 2) + data[12:], "2 LoD levels"),
+        (lambda data: data[:4] + struct.pack("<Q", 2) + data[12:], "a level of 25769803776 bytes should follow"),
         (lambda data: data[:16] + struct.pack("<i", -1) + data[20:], "description of -1 bytes"),
         (lambda data: data.replace(b"\x08\x05\x10", b"\x08\x63\x10"), "element type number 99"),
     ],

@@ -18,7 +18,14 @@ from minigraph.opdef import HINT_ATTRS, definition_of
 GOLDEN = Path(__file__).parents[1] / "golden" / "io"
 KNOWN = dict(np.load(GOLDEN / "known.npz"))
 BATCHES = [{"x": KNOWN[f"x{i}"], "y": KNOWN[f"y{i}"]} for i in range(4)]
-DESCRIPTIONS = ["mlp/inference/__model__", "mlp/net.pdmodel", "conv/model", "words/net.pdmodel", "boxes/__model__"]
+DESCRIPTIONS = [
+    "mlp/inference/__model__",
+    "mlp/net.pdmodel",
+    "conv/model",
+    "words/net.pdmodel",
+    "boxes/__model__",
+    "lengths/model",
+]
 
 exe = fluid.Executor(fluid.CPUPlace())
 
@@ -183,7 +190,7 @@ def normalized(data):
         for var in block.vars:
             var.persistable = bool(var.persistable)
             if var.type.lod_tensor is not None:
-                var.type.lod_tensor.lod_level = None
+                var.type.lod_tensor.lod_level = var.type.lod_tensor.lod_level or None
         for op in block.ops:
             known = op.type in ("feed", "fetch")
             chosen = HINT_ATTRS | (set() if known else BACKEND | set(definition_of(op.type).backend_attrs))
@@ -219,6 +226,62 @@ def test_a_model_with_operators_for_tests_is_written_as_the_original_writes_it(t
     recorded = (GOLDEN / "conv" / "model").read_bytes().replace(b"scale_0.tmp_1", b"scale_0.tmp_0")
     assert normalized((tmp_path / "model").read_bytes()) == normalized(recorded)
     assert len((tmp_path / "params").read_bytes()) == len((GOLDEN / "conv" / "params").read_bytes())
+
+
+def sequences():
+    ids = fluid.layers.data("words", [1], dtype="int64", lod_level=1)
+    rows = fluid.layers.data("w2", [4], dtype="float32", lod_level=2)
+    e = fluid.layers.embedding(ids, [10, 4], param_attr=fluid.ParamAttr("e"))
+    h = fluid.layers.fc(e, 3, act="tanh", param_attr=fluid.ParamAttr("w"), bias_attr=fluid.ParamAttr("b"))
+    p = fluid.layers.sequence_pool(h, "max")
+    r = fluid.layers.sequence_last_step(fluid.layers.sequence_pool(fluid.layers.relu(rows), "sum"))
+    z = fluid.layers.sequence_first_step(fluid.layers.reshape(fluid.layers.concat([e, e], 1), [-1, 2, 4]))
+    weights = [fluid.ParamAttr("p1"), fluid.ParamAttr("p2")]
+    out = fluid.layers.fc([p, r], 2, act="softmax", param_attr=weights, bias_attr=fluid.ParamAttr("b2"))
+    return out, z, fluid.layers.lod_reset(h, rows)
+
+
+def test_a_model_of_sequences_is_written_as_the_original_writes_it(tmp_path):
+    main, startup, targets = build(sequences)
+    exe.run(startup)
+    fluid.io.save_inference_model(tmp_path, ["words", "w2"], list(targets), exe, main, "model", "params")
+    written, recorded = (
+        decode(ProgramDesc, normalized((folder / "model").read_bytes())).blocks[0]
+        for folder in (tmp_path, GOLDEN / "lengths")
+    )
+    assert written.vars == recorded.vars
+    for op in (*written.ops, *recorded.ops):  # the original writes fields of embeddings for servers
+        op.attrs = [attr for attr in op.attrs if attr.name in ("pooltype", "pad_value", "target_lod", "append")]
+    assert written.ops == recorded.ops
+
+
+def test_a_model_of_sequences_runs_and_is_saved_again(tmp_path):
+    program, feeds, targets = fluid.io.load_inference_model(GOLDEN / "lengths", exe, "model", "params")
+    ids = fluid.create_lod_tensor(np.arange(5).reshape(5, 1), [[3, 2]], fluid.CPUPlace())
+    rows = fluid.create_lod_tensor(np.ones((5, 4), "float32"), [[1, 1], [2, 3]], fluid.CPUPlace())
+    feed = dict(zip(feeds, (ids, rows), strict=True))
+    _, first, regrouped = exe.run(program, feed=feed, fetch_list=targets, return_numpy=False)
+    assert (first.shape(), first.lod(), regrouped.lod()) == ([2, 2, 4], [], [[0, 1, 2], [0, 2, 5]])
+    fluid.io.save_inference_model(tmp_path, feeds, targets, exe, program, "model", "params")
+    assert (tmp_path / "params").read_bytes() == (GOLDEN / "lengths" / "params").read_bytes()
+    levels = {
+        var.name: var.lod_level
+        for var in fluid.io.load_inference_model(tmp_path, exe, "model", "params")[0].list_vars()
+    }
+    assert levels["fc_0.tmp_2"] == 1 and levels["w2"] == 2
+
+
+def test_a_variable_with_sequences_is_read_and_written_again(tmp_path):
+    ragged = (
+        fluid.Program()
+        .global_block()
+        .create_var(name="ragged", shape=[-1, 2], dtype="float32", lod_level=2, persistable=True)
+    )
+    fluid.io.load_vars(exe, GOLDEN / "lengths", ragged.block.program, vars=[ragged])
+    tensor = fluid.global_scope().find_var("ragged").get_tensor()
+    assert (tensor.recursive_sequence_lengths(), tensor.shape()) == ([[2, 1], [1, 2, 3]], [6, 2])
+    fluid.io.save_vars(exe, tmp_path, ragged.block.program, vars=[ragged])
+    assert (tmp_path / "ragged").read_bytes() == (GOLDEN / "lengths" / "ragged").read_bytes()
 
 
 def test_a_training_program_is_described_by_the_same_operators(tmp_path):

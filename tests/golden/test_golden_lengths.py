@@ -1,0 +1,42 @@
+"""Results have the lengths of those inputs whose lengths they have in Paddle 1.8.5; recorded by golden_lengths.py."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from minigraph.opdef import definition_of
+from minigraph.opdef.gradient_rules import FusedGrad
+
+RECORDED = json.loads((Path(__file__).parent / "lengths.json").read_text())
+MAKES_ITS_OWN = {"im2sequence"}
+"""They have lengths whether or not their inputs have."""
+
+
+def words(definition, suffix=""):
+    return {
+        slot: f"{'rows ' if word.kind == 'rows' else ''}{word.slots[0].removesuffix('?')}"
+        for slot, word in definition.lod.items()
+        if slot.endswith(suffix)
+    }
+
+
+@pytest.mark.parametrize("type", sorted(RECORDED.keys() - MAKES_ITS_OWN))
+def test_results_have_the_lengths_that_the_original_gives_them(type):
+    definition = definition_of(type)
+    shown = {slot.name for slot in definition.outputs if not slot.intermediate} | {"XShape"}
+    assert words(definition) == {slot: word for slot, word in RECORDED[type].items() if slot in shown}
+
+
+DIFFERENTIATED = [
+    type
+    for type, recorded in RECORDED.items()
+    if isinstance(definition_of(type).grad, FusedGrad) and any(slot.endswith("@GRAD") for slot in recorded)
+]
+
+
+@pytest.mark.parametrize("type", DIFFERENTIATED)
+def test_gradients_have_lengths_where_the_original_gives_them_some(type):
+    rule, recorded = definition_of(type).grad, RECORDED[type]
+    found = set(words(definition_of(rule.type), "@GRAD"))
+    assert found == {f"{slot}@GRAD" for slot in rule.to if recorded.get(f"{slot}@GRAD", found and "unknown")}
