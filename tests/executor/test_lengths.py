@@ -130,28 +130,6 @@ def test_joined_rows_have_the_sequences_of_all():
     assert partly.lod() == []
 
 
-def test_other_lengths_for_the_same_rows():
-    x, y = words(1, dtype="float64"), fluid.data("y", [None, 2], lod_level=2)
-    offsets = fluid.data("offsets", [None], "int32")
-    given = tensor([2, 4], 1, dtype="float64")
-    feed = {"x": given, "y": tensor([[1, 1], [5, 1]], 2), "offsets": np.array([0, 4, 6], "int32")}
-    results = {
-        "by_attr": (layers.lod_reset(x, target_lod=[0, 3, 6]), [[0, 3, 6]]),
-        "by_lengths": (layers.lod_reset(x, y), [[0, 1, 2], [0, 5, 6]]),
-        "by_offsets": (layers.lod_reset(x, offsets), [[0, 4, 6]]),
-        "appended": (layers.lod_append(x, [0, 1, 3, 6]), [[0, 2, 6], [0, 1, 3, 6]]),
-        "appended_lengths": (layers.lod_append(x, y), [[0, 1, 2], [0, 5, 6]]),
-        "appended_offsets": (layers.lod_append(x, offsets), [[0, 2, 6], [0, 4, 6]]),
-    }
-    assert [var.lod_level for var, _ in results.values()] == [1, 2, 1, 2, 2, 2]
-    for found, (_, lod) in zip(
-        run_both(*(var for var, _ in results.values()), feed=feed), results.values(), strict=True
-    ):
-        assert np.array(found).tobytes() == np.array(given).tobytes()
-        assert found.lod() == lod
-    check_gradient(layers.lod_append(x * x, offsets), feed, ["x"])
-
-
 def test_elements_of_arrays_and_values_of_branches_keep_their_lengths():
     x, other = words(2), fluid.data("other", [None, 2], lod_level=1)
     index = layers.fill_constant([1], "int64", 0)

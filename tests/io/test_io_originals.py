@@ -23,8 +23,8 @@ DESCRIPTIONS = [
     "mlp/net.pdmodel",
     "conv/model",
     "words/net.pdmodel",
-    "boxes/__model__",
     "lengths/model",
+    "boxes/__model__",
 ]
 
 exe = fluid.Executor(fluid.CPUPlace())
