@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from minigraph.kernels.registry import kernel
+from minigraph.kernels.sequence_windows import offsets_of_rows
 from minigraph.kernels.upcast import narrow, widen
 
 
@@ -92,11 +93,16 @@ def _picked(xp, images, rows, columns, inside) -> Any:
 
 
 @kernel("add_position_encoding")
-def add_position_encoding(xp, x, *, alpha, beta):
-    _, steps, features = x.shape
-    half = features // 2
+def add_position_encoding(xp, x, x_lod=None, *, alpha, beta):
+    if beta == 0:
+        return narrow(xp, widen(x) * alpha, x.dtype)
+    positions = np.arange(x.shape[1])
+    if x.ndim == 2:
+        offsets = offsets_of_rows(x, x_lod)
+        positions = np.arange(len(x)) - np.repeat(offsets[:-1], np.diff(offsets))
+    half = x.shape[-1] // 2
     exponents = xp.arange(half) / (half - 1) if half > 1 else xp.ones(half)
-    angles = xp.arange(steps)[:, None] / 10000.0**exponents
+    angles = xp.asarray(positions)[:, None] / 10000.0**exponents
     encoding = xp.concatenate([xp.sin(angles), xp.cos(angles)], axis=1) * beta
     return narrow(xp, widen(x) * alpha + encoding.astype(widen(x).dtype), x.dtype)
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from math import prod
 from typing import Any
 
+import numpy as np
+
 from minigraph.errors import ExecutionError
 from minigraph.kernels.registry import kernel
 from minigraph.kernels.reshaping import numbers_from
@@ -70,17 +72,44 @@ def unfold_grad(xp, x, d_out, *, kernel_sizes, strides, paddings, dilations):
 
 
 @kernel("im2sequence")
-def im2sequence(xp, x, _sizes, *, kernels, strides, paddings, out_stride):
+def im2sequence(xp, x, sizes, *, kernels, strides, paddings, out_stride):
     laid = _laid(x, kernels, strides, paddings, (1, 1))
-    windows = windows_of(xp, padded(xp, x, laid, 0), laid).transpose(0, 4, 5, 1, 2, 3).copy()
-    return windows.reshape(prod(windows.shape[:3]), prod(windows.shape[3:]))
+    windows = windows_of(xp, padded(xp, x, laid, 0), laid).transpose(0, 4, 5, 1, 2, 3)
+    counts = _counts(x, laid, sizes, strides, out_stride)
+    rows = windows[xp.asarray(_inside(counts, laid))]
+    offsets = np.concatenate([[0], np.cumsum(counts.prod(axis=1))])
+    return rows.reshape(len(rows), prod(windows.shape[3:])), [offsets]
 
 
 @kernel("im2sequence_grad")
-def im2sequence_grad(xp, x, d_out, *, kernels, strides, paddings, out_stride):
+def im2sequence_grad(xp, x, sizes, d_out, *, kernels, strides, paddings, out_stride):
     laid = _laid(x, kernels, strides, paddings, (1, 1))
-    d = d_out.reshape(x.shape[0], *(along.count for along in laid), x.shape[1], prod(kernels))
+    d = xp.zeros((x.shape[0], *(along.count for along in laid), x.shape[1], prod(kernels)), d_out.dtype)
+    inside = _inside(_counts(x, laid, sizes, strides, out_stride), laid)
+    d[xp.asarray(inside)] = d_out.reshape(len(d_out), *d.shape[3:])
     return _folded(xp, x, d.transpose(0, 3, 4, 1, 2), laid)
+
+
+def _counts(x, laid, sizes, strides, out_stride) -> np.ndarray:
+    """Number of windows of each image along height and width."""
+    most = np.array([along.count for along in laid])
+    if sizes is None:
+        return np.broadcast_to(most, (x.shape[0], 2))
+    lengths = -(-np.asarray(sizes.tolist()).reshape(x.shape[0], 2).astype(np.int64) // out_stride)
+    reach = [along.before + along.after - along.size for along in laid]
+    counts = (lengths + reach) // strides + 1
+    if ((counts < 0) | (counts > most)).any():
+        raise ExecutionError(
+            f"Y has images of up to {lengths.max(axis=0).tolist()} elements, those of X have {list(x.shape[2:])}",
+            hint="Give heights and widths of the pictures, and how many of their elements are one of X as out_stride.",
+        )
+    return counts
+
+
+def _inside(counts, laid) -> np.ndarray:
+    """Which windows of each image count."""
+    rows, columns = (np.arange(along.count) for along in laid)
+    return (rows[:, None] < counts[:, :1, None]) & (columns < counts[:, 1:, None])
 
 
 def _laid(x, sizes, strides, paddings, dilations) -> Any:

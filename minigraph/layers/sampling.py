@@ -70,7 +70,7 @@ def add_position_encoding(input: Variable, alpha: float, beta: float, name: str 
 
     Parameters
     ----------
-    input : Variable, float[batch, steps, features]
+    input : Variable, float[batch, steps, features], or float[rows, features] with lengths
         The number of features is even.
 
     References

@@ -124,7 +124,7 @@ def im2sequence(
     out_stride: Size = 1,
     name: str | None = None,
 ) -> Variable:
-    """The windows of images as rows, those of each image from left to right and from top to bottom.
+    """The windows of each image as the rows of a sequence, from left to right and from top to bottom.
 
     Parameters
     ----------
@@ -133,14 +133,15 @@ def im2sequence(
         One number, or (height, width).
     padding : int or sequence of int
         One number, (height, width) or (top, left, bottom, right).
-    input_image_size : None
-        Images of different sizes are not supported.
+    input_image_size : Variable, float[batch, 2], optional
+        Height and width of each image in the picture that it was made of: windows beyond are left out.
     out_stride : int or sequence of int
-        Serves `input_image_size`.
+        How many elements of the picture are one of the image.
 
     Returns
     -------
-    Variable, float[batch * windows of an image, channels * elements of a window]
+    Variable, float[all windows, channels * elements of a window]
+        With a sequence for each image.
 
     References
     ----------
@@ -151,4 +152,5 @@ def im2sequence(
         "im2sequence", name, X=check_floating(input, "im2sequence: input"), Y=input_image_size,
         kernels=pair(filter_size, "im2sequence: filter_size"), strides=pair(stride, "im2sequence: stride"),
         paddings=_four(padding, "im2sequence: padding"),
+        out_stride=None if input_image_size is None else pair(out_stride, "im2sequence: out_stride"),
     )  # fmt: skip

@@ -7,7 +7,7 @@ from minigraph.ops.tensor import require_integers
 from minigraph.types import DType, TensorType, merge_shapes, require, same_dim
 
 
-@op("shard_index", inputs="X", outputs="Out", grad=None)
+@op("shard_index", inputs="X", outputs="Out", lod="X", grad=None)
 def shard_index(x: TensorType, *, index_num: int, nshards: int, shard_id: int, ignore_value: int = -1) -> TensorType:
     """``X % size`` of the numbers that belong to shard `shard_id`, `ignore_value` for the others.
 
@@ -21,7 +21,7 @@ def shard_index(x: TensorType, *, index_num: int, nshards: int, shard_id: int, i
     return x
 
 
-@op("hash", inputs="X", outputs="Out", grad=None)
+@op("hash", inputs="X", outputs="Out", lod="X", grad=None)
 def hash_(x: TensorType, *, num_hash: int = 1, mod_by: int = 100000) -> TensorType:
     """``Out[i, j, 0]`` is the hash of row i of X with the seed j, for `num_hash` seeds, modulo `mod_by`.
 

@@ -102,6 +102,7 @@ def nce(
 
 @op(
     "hierarchical_sigmoid", inputs="X W Label PathTable PathCode Bias", outputs="Out PreOut~ W_Out~?",
+    lod={"Out": "X"},
     grad=fused("X", "W", "Label", "PathTable", "PathCode", "Bias", "PreOut", to="X W Bias"),
     backend_attrs=_BACKEND_ATTRS,
 )  # fmt: skip

@@ -65,17 +65,21 @@ def _same(d_out: TensorType, **_: Any) -> TensorType:
     return d_out
 
 
-@op("add_position_encoding", inputs="X", outputs="Out", grad=fused(to="X", infer=_same, linear={"beta": 0.0}))
+@op(
+    "add_position_encoding", inputs="X", outputs="Out", lod="X", lengths="X?",
+    grad=fused(to="X", infer=_same, linear={"beta": 0.0}),
+)  # fmt: skip
 def add_position_encoding(x: TensorType, *, alpha: float = 1.0, beta: float = 1.0) -> TensorType:
     """``Out = alpha * X + beta * encoding``, the sines of the position at several frequencies, then the cosines.
 
-    X is ``[batch, steps, features]``; of half the features number k has the angle ``step / 10000 ** (k / (half - 1))``.
+    X is ``[batch, steps, features]``, or ``[rows, features]`` with the lengths of sequences; of half the features
+    number k has the angle ``step / 10000 ** (k / (half - 1))``.
 
     References
     ----------
     A. Vaswani et al., Attention is all you need, NIPS 2017.
     """
     require_floating(x)
-    require(x.rank == 3, f"X must be [batch, steps, features], got {x}")
-    require(x.shape[2] == -1 or x.shape[2] % 2 == 0, f"the number of features must be even, got {x.shape[2]}")
+    require(x.rank in (2, 3), f"X must be [batch, steps, features] or [rows, features], got {x}")
+    require(x.shape[-1] == -1 or x.shape[-1] % 2 == 0, f"the number of features must be even, got {x.shape[-1]}")
     return x

@@ -10,7 +10,7 @@ from minigraph.opdef.gradient_context import GradContext, OpSpec
 from minigraph.opdef.gradient_rules import fused
 from minigraph.ops.tensor import shape_from
 from minigraph.support.window_rules import lay_windows
-from minigraph.types import TensorType, product, require, require_floating, require_number
+from minigraph.types import TensorType, product, require, require_floating, require_number, same_dim
 
 _NONE: Any = ()
 _ONES: Any = (1, 1)
@@ -118,7 +118,7 @@ def unfold(
     return x.with_shape((x.shape[0], channels, product(counts)))
 
 
-@op("im2sequence", inputs="X Y", outputs="Out", grad=fused("X", to="X", linear=True, lod=False))
+@op("im2sequence", inputs="X Y", outputs="Out", lod="new", grad=fused("X", "Y", to="X", lod=False))
 def im2sequence(
     x: TensorType,
     sizes: TensorType | None,
@@ -128,12 +128,16 @@ def im2sequence(
     paddings: list[int] = _NO_PADDING,
     out_stride: list[int] = _ONES,
 ) -> TensorType:
-    """The windows of images as rows: Out is ``[batch * windows of an image, channels * elements of a window]``.
+    """The windows of images as the rows of a sequence each, ``[all windows, channels * elements of a window]``.
 
-    `paddings`, of zeros, are (top, left, bottom, right).
+    `paddings`, of zeros, are (top, left, bottom, right). Y, ``[batch, 2]``, has the height and width of each image in
+    the picture that it was made of, of which `out_stride` elements are one of the image: windows beyond are left out.
     """
-    require(sizes is None, "images of different sizes give sequences of different lengths", hint="Leave Y out.")
     counts = _counts(x, kernels, strides, paddings, [1, 1])
+    if sizes is not None:
+        fits = sizes.rank == 2 and same_dim(sizes.shape[0], x.shape[0]) and same_dim(sizes.shape[1], 2)
+        require(fits, f"Y must have shape [{x.shape[0]}, 2], got {list(sizes.shape)}")
+        counts = [-1]
     channels = -1 if x.shape[1] == -1 else x.shape[1] * product(kernels)
     return x.with_shape((product([x.shape[0], *counts]), channels))
 

@@ -632,6 +632,33 @@ case("dynamic_rnn_attending", attending, x="f 3 @ 3,1,4,2", memory="f 3 @ 2,1,3,
 case("dynamic_rnn_of_sequences", pooled_steps, x="f 3 @ 2,1,3 @ 3,1,4,2,1,1")
 
 
+# Windows of images, positions, losses and classes
+
+for _i, _options in enumerate([{}, {"stride": 2, "padding": 1}, {"padding": [1, 0, 2, 1]}]):
+    case(
+        f"im2sequence_{_i}",
+        lambda L, x, _o=_options: L.sequence_pool(L.im2sequence(x, [2, 3], **_o), "last"),
+        x="f 2,3,5,6",
+    )
+case("im2sequence_rows", lambda L, x: L.im2sequence(x, 2, 2), x="f 3,1,4,4")
+case(
+    "im2sequence_sizes",
+    lambda L, x, s: L.im2sequence(x, 2, input_image_size=s, out_stride=2),
+    gradients=False,
+    x="f 3,2,4,6",
+    s=np.array([[8, 12], [5, 7], [4, 9]], "float32"),
+)
+case("add_position_encoding", lambda L, x: L.add_position_encoding(x, 0.5, 2.0), x="f 6 @ 3,1,2")
+both("bpr_loss", lambda L, x, y: L.bpr_loss(x, y), x="f 4 @ 3,1,2", y="i0:4 1 @ 3,1,2")
+case("shard_index", lambda L, x: L.shard_index(x, 20, 3, 1), x="i0:20 1 @ 3,1,2")
+case(
+    "bilinear_tensor_product",
+    lambda L, x, y: L.bilinear_tensor_product(x, y, 2),
+    x="f 3 @ 3,1,2",
+    y="f 2 @ 3,1,2",
+)
+
+
 if __name__ == "__main__":
     import paddle.fluid
 

@@ -70,6 +70,28 @@ def test_the_gradients_of_row_conv_are_central_differences(lengths):
     check(lambda x, w: emit("row_conv", X=x, Filter=w), x=tensor(lengths, 2, dtype="float64"), w=numbers(3, 2))
 
 
+@pytest.mark.parametrize("sizes", [None, [[4, 5], [3, 3], [2, 4]]], ids=["whole", "sizes"])
+def test_the_gradient_of_windows_of_images_is_the_central_difference(sizes):
+    words = {"filter_size": 2, "stride": [1, 2], "padding": [1, 0, 0, 0]}
+    if sizes is None:
+        check(lambda x: layers.im2sequence(x, **words), x=numbers(3, 2, 4, 5))
+    else:
+        given = {"x": numbers(3, 2, 4, 5), "s": np.array(sizes, "float32")}
+        check(lambda x, s: layers.im2sequence(x, **words, input_image_size=s), **given)
+
+
+def test_sizes_of_images_that_are_larger_than_the_images_are_refused():
+    x, sizes = data("x", numbers(1, 1, 4, 4)), data("s", np.array([[5.0, 4.0]], "float32"))
+    feed = {"x": numbers(1, 1, 4, 4), "s": np.array([[5.0, 4.0]], "float32")}
+    with pytest.raises(ExecutionError, match="Y has images of up to"):
+        run_both(layers.im2sequence(x, 2, input_image_size=sizes), feed=feed)
+
+
+@pytest.mark.parametrize("lengths", LENGTHS, ids=str)
+def test_positions_begin_anew_with_each_sequence(lengths):
+    check(lambda x: layers.add_position_encoding(x, 0.5, 2.0), x=tensor(lengths, 4, dtype="float64"))
+
+
 def test_the_gradients_of_expanding_are_central_differences():
     y = tensor([[2, 0, 3], [1, 1, 1, 2, 1]], 1)
     check(lambda x, y: layers.sequence_expand(x, y, 0), x=tensor([2, 1, 0], 2, dtype="float64"), y=y)

@@ -36,13 +36,6 @@ SAMPLES = [
             ((0, 2, 3, 3), [2, 2], {}),
         ]
     ),
-    *(
-        sample("im2sequence", X=floats(*x), kernels=size, **attrs)
-        for x, size, attrs in [
-            ((2, 3, 4, 5), [2, 3], {}), ((1, 2, 5, 4), [2, 2], {"strides": [2, 1], "paddings": [1, 0, 2, 1]}),
-            ((2, 2, 3, 3), [1, 1], {}), ((1, 1, 1, 1), [1, 1], {}), ((0, 2, 3, 3), [2, 2], {}),
-        ]
-    ),
     sample("bilinear_tensor_product", X=floats(3, 2), Y=floats(3, 4), Weight=floats(5, 2, 4), Bias=floats(1, 5)),
     sample("bilinear_tensor_product", X=floats(1, 1), Y=floats(1, 1), Weight=floats(1, 1, 1)),
     sample("bilinear_tensor_product", X=floats(0, 2), Y=floats(0, 3), Weight=floats(2, 2, 3), Bias=floats(1, 2)),
