@@ -248,9 +248,12 @@ class Fragment(Block):
                 needed |= {each.node for given in node.inputs.values() for each in given if isinstance(each, Result)}
         return needed
 
-    def keep(self, names: Sequence[str]) -> None:
-        """Drop the operators on which none of these values depends; others may read what the rest compute besides."""
-        results = {found.node for name in names if isinstance(found := self.meaning[name], Result)}
+    def keep(self, names: Sequence[str], shared: int) -> None:
+        """Drop the operators on which none of these values depends.
+
+        Others may read what the first `shared` operators make, and those with one result: they may then stay beside the
+        replacement at no cost but theirs.
+        """
         needed = self.needed_by(names)
         number = {old: new for new, old in enumerate(sorted(needed))}
 
@@ -263,7 +266,7 @@ class Fragment(Block):
             for name, each in self.meaning.items() if not isinstance(each, Result) or each.node in needed
         }  # fmt: skip
         for node in self.nodes:
-            node.shared = node.index not in results
+            node.shared = node.shared or node.index < shared or len(node.definition.outputs) == 1
             node.index = number[node.index]
             node.inputs = {slot: tuple(map(moved, given)) for slot, given in node.inputs.items()}
 

@@ -84,10 +84,11 @@ def _differentiated(function: Callable[..., Any], wanted: Sequence[str], with_re
     def gradient(d: Variable, **given: Any) -> tuple[Variable, ...]:
         block = current_fragment()
         result = function(**{name: given[name] for name in own})
+        forward = len(block.nodes)
         found = _differentiate(block, result, d, [given[name] for name in wanted])
         if with_results:
             return (result, *found)
-        block.keep([var.name for var in found])
+        block.keep([var.name for var in found], shared=forward)
         return tuple(found)
 
     made: Any = gradient

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 from itertools import chain
 from typing import Any, TypeVar, overload
@@ -341,6 +341,21 @@ def _anchors(rule: Rule, block: Block) -> list[Operator]:
     return found
 
 
+def _anchored(rules: Sequence[Rule], block: Block) -> dict[Operator, list[Rule]]:
+    """Return the rules that may match at an operator, the last one of their patterns; in the order of the block."""
+    found: dict[Operator, list[Rule]] = {}
+    ready = [each for each in rules if _may_match(each, block)]
+    for each in ready:
+        for op in _anchors(each, block):
+            found.setdefault(op, []).append(each)
+    return {op: found[op] for op in block.ops[:] if op in found} if found and len(ready) > 1 else found
+
+
+def _values(block: Block, rules: Iterable[Rule]) -> Values:
+    """Return a table of the values that operators of the rules' types use."""
+    return Values(block, [type for each in rules for op in each.pattern.ops for type in op.types])
+
+
 def run(passes: Sequence[Pass], program: Program) -> bool:
     """Run rules, and other passes between them, until nothing changes; returns whether anything did."""
     rules = [each for each in passes if isinstance(each, Rule)]
@@ -372,17 +387,12 @@ def _run_in(block: Block, rules: Sequence[Rule]) -> bool:
     limit = _LEAST_FIRINGS + _FIRINGS_PER_OP * size
     while True:
         before = firings
-        anchors = {each: _anchors(each, block) for each in rules if _may_match(each, block)}
-        if not any(anchors.values()):
-            return firings > 0
-        active = [each for each in anchors if anchors[each]]
-        pending = deque(
-            {op: [each for each in active if op in anchors[each]] for each in active for op in anchors[each]}.items()
-        )
+        wanted = _anchored(rules, block)
+        pending = deque(wanted.items())
         while pending:
             op, fitting = pending.popleft()
             for each in fitting if op._block is block else ():
-                values = values or Values(block, chain(*[op.types for rule in active for op in rule.pattern.ops]))
+                values = values or _values(block, dict.fromkeys(chain(*wanted.values())))
                 values._refresh()
                 match = each.match(op, values)
                 made = None if match is None else each.fire(match)
