@@ -2,19 +2,50 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from math import isclose, prod
-from typing import ClassVar
+from typing import Any, ClassVar
 
-from minigraph.ir import Operator, Program
-from minigraph.passes.base import Pass
-from minigraph.passes.rewriting import insert_for
-from minigraph.passes.values import Values
+from minigraph.passes.rules import Match, Rules, attr, gradient_of, op, rule
 from minigraph.types import DType
 
-_TYPES = ("reduce_mean", "reduce_mean_grad", "reduce_sum", "reduce_sum_grad")
+
+def _reduced(type: str, x: Any) -> Any:
+    return op(type, X=x, reduce_all=attr(), dim=attr(), keep_dim=attr())
 
 
-class MeanOfAll(Pass):
+@rule
+def _mean(x: Any) -> Any:
+    return _reduced("reduce_mean", x)
+
+
+@rule
+def _divided(x: Any, factor: Any = attr("scale")) -> Any:
+    return op("scale", X=_reduced("reduce_sum", x), scale=factor)
+
+
+@_mean.where
+@_divided.where
+def _(m: Match) -> Iterator[tuple[bool, str]]:
+    shape = m.x.shape or (-1,)
+    yield min(shape) > 0 and m.x.dtype.is_floating, "x must be floating-point numbers, as many in each run"
+    yield m.reduce_all or {axis % len(shape) for axis in m.dim} == {*range(len(shape))}, "all dimensions must go"
+    yield not m.keep_dim or len(shape) == 1, "the result must have one dimension"
+
+
+@_divided.where
+def _(m: Match) -> Iterator[tuple[bool, str]]:
+    closeness = 0.0 if m.x.dtype is DType.FP64 else 1e-7  # as closely as a float32 can say
+    yield isclose(m.factor * prod(m.x.shape), 1.0, rel_tol=closeness), "the factor must be 1 by the number of elements"
+
+
+@_mean.to
+@_divided.to
+def _(x: Any) -> Any:
+    return op("mean", X=x)
+
+
+class MeanOfAll(Rules):
     """Turn ``reduce_mean`` over all dimensions, and ``reduce_sum`` that ``scale`` divides, into ``mean``.
 
     Likewise for their gradients. `FuseMeanLoss` looks for ``mean`` only. A float64 sum stays where the factor, which is
@@ -26,59 +57,4 @@ class MeanOfAll(Pass):
 
     changes_rounding: ClassVar[bool] = True
 
-    def apply(self, program: Program) -> bool:
-        ops = program.global_block().ops
-        found = [op for type in _TYPES for op in ops.of_type(type) if _is_over_all(op)]
-        if not found:
-            return False
-        values = Values(program)
-        return any([_replace(op, values) for op in found])
-
-
-def _is_over_all(op: Operator) -> bool:
-    """Whether `op` reduces all of some floating-point numbers, of which there are as many in each run, to shape [1]."""
-    x = op.block.vars[op.inputs["X"][0]]
-    shape = x.shape or (-1,)
-    small = op.inputs["Out@GRAD"] if op.type.endswith("_grad") else op.outputs["Out"]
-    is_over_all = op.attr("reduce_all") or {axis % len(shape) for axis in op.attr("dim")} == set(range(len(shape)))
-    is_plain = all(size > 0 for size in shape) and x.dtype.is_floating and op.attr("out_dtype") == -1
-    return is_over_all and is_plain and op.block.vars[small[0]].shape == (1,)
-
-
-def _replace(op: Operator, values: Values) -> bool:
-    if op.type == "reduce_mean":
-        insert_for(op, "mean", op.inputs, op.outputs, {})
-    elif op.type == "reduce_mean_grad":
-        insert_for(op, "mean_grad", op.inputs, op.outputs, {})
-    elif op.type == "reduce_sum":
-        return _replace_scaled_sum(op, values)
-    else:
-        incoming = values.input(op, "Out@GRAD")
-        divide = values.producer(incoming, "scale")
-        if divide is None or not _divides(divide, op) or not values.is_there(values.input(divide, "X"), op):
-            return False
-        insert_for(op, "mean_grad", {**op.inputs, "Out@GRAD": divide.inputs["X"]}, op.outputs, {})
-        if values.is_used_once(incoming):
-            divide.block.remove(divide)
-    op.block.remove(op)
-    return True
-
-
-def _replace_scaled_sum(op: Operator, values: Values) -> bool:
-    """Replace a sum that is divided, and the division; one that others read stays."""
-    source, total = values.input(op, "X"), values.output(op, "Out")
-    (divide,) = values.readers[total] if values.is_used_once(total) else (op,)
-    if divide.type != "scale" or not _divides(divide, op) or not values.is_there(source, divide):
-        return False
-    insert_for(divide, "mean", {"X": source[0]}, divide.outputs, {})
-    for each in (op, divide):
-        each.block.remove(each)
-    return True
-
-
-def _divides(scale: Operator, op: Operator) -> bool:
-    """Whether `scale` divides by the number of elements that `op` reduces, as closely as a float32 can say."""
-    x = op.block.vars[op.inputs["X"][0]]
-    is_product = not scale.inputs.get("ScaleTensor") and scale.attr("bias") == 0
-    closeness = 0.0 if x.dtype is DType.FP64 else 1e-7
-    return is_product and isclose(scale.attr("scale") * prod(x.shape or ()), 1.0, rel_tol=closeness)
+    rules = (_mean, _divided, gradient_of(_mean, "x"), gradient_of(_divided, "x"))
