@@ -70,7 +70,7 @@ def py_reader(
     shapes, dtypes : sequence
         Of the variables.
     lod_levels : sequence of int, optional
-        All 0: there are no tensors of sequences.
+        Numbers of levels of sequences. Default: 0.
     name : str, optional
         Prefix of the names of the variables.
     use_double_buffer : bool

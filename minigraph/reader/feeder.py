@@ -9,8 +9,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
-from typing import Any
+from itertools import chain, islice
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,10 +20,13 @@ from minigraph.ir import Program, Variable
 from minigraph.ir.default_programs import default_main_program
 from minigraph.reader import Reader
 from minigraph.runtime.place import cpu_places
+from minigraph.runtime.scope import LoDTensor, ScopeVariable
 from minigraph.support.public import public
 from minigraph.types import TensorType, same_shape
 
 __all__ = ["DataFeeder"]
+
+Feed: TypeAlias = "dict[str, NDArray[Any] | LoDTensor]"
 
 _REAL = "buif"  # the kinds of dtype: bool, unsigned, integer, floating
 
@@ -64,7 +67,7 @@ class DataFeeder:
         self._fields = [_field(block.var(entry) if isinstance(entry, str) else entry) for entry in feed_list]
         self.place = place
 
-    def feed(self, iterable: Iterable[Sequence[Any]]) -> dict[str, NDArray[Any]]:
+    def feed(self, iterable: Iterable[Sequence[Any]]) -> Feed:
         """Convert one mini-batch.
 
         Parameters
@@ -75,9 +78,10 @@ class DataFeeder:
 
         Returns
         -------
-        dict of str to ndarray
-            One array ``[rows, ...]`` per variable. Rows with another number of dimensions than declared are reshaped:
-            ``[784]`` fits a variable declared ``[-1, 1, 28, 28]``, a number fits ``[-1, 1]``.
+        dict of str to ndarray or LoDTensor
+            One array ``[rows, ...]`` per variable; a tensor of sequences for one with a `lod_level`, whose fields are
+            lists of rows, or of sequences of a lower level. Rows with another number of dimensions than declared are
+            reshaped: ``[784]`` fits a variable declared ``[-1, 1, 28, 28]``, a number fits ``[-1, 1]``.
 
         Raises
         ------
@@ -93,7 +97,7 @@ class DataFeeder:
 
     def feed_parallel(
         self, iterable: Iterable[Iterable[Sequence[Any]]], num_places: int | None = None
-    ) -> Iterator[dict[str, NDArray[Any]]]:
+    ) -> Iterator[Feed]:
         """`feed` each of several mini-batches, one for each place.
 
         Parameters
@@ -118,7 +122,7 @@ class DataFeeder:
         multi_devices: bool = False,
         num_places: int | None = None,
         drop_last: bool = True,
-    ) -> Reader[dict[str, NDArray[Any]]]:
+    ) -> Reader[Feed]:
         """Turn a reader of mini-batches into a reader of feeds.
 
         Parameters
@@ -140,7 +144,7 @@ class DataFeeder:
             return lambda: map(self.feed, reader())
         places = num_places or len(cpu_places())
 
-        def feeds() -> Iterator[list[dict[str, NDArray[Any]]]]:
+        def feeds() -> Iterator[list[Feed]]:
             batches = iter(reader())
             while group := list(islice(batches, places)):
                 if len(group) == places or not drop_last:
@@ -167,7 +171,7 @@ def _field(var: Any) -> _Field:
         raise WrongTypeError(f"DataFeeder: feed_list holds variables or their names, got {var!r}")
     if var.tensor_type is None:
         raise ProgramError(f"DataFeeder: the shape of {var.name} is not known")
-    return _Field(var.name, var.tensor_type)
+    return _Field(var.name, var.tensor_type, var.lod_level)
 
 
 @dataclass(frozen=True)
@@ -176,9 +180,31 @@ class _Field:
 
     name: str
     type: TensorType
+    lod_level: int
 
-    def batch(self, values: list[Any]) -> NDArray[Any]:
-        """One value per row as one array of the declared dtype and shape."""
+    def batch(self, values: list[Any]) -> NDArray[Any] | LoDTensor:
+        """One value per row as one array of the declared dtype and shape; sequences of rows as a tensor of these."""
+        if not self.lod_level:
+            return self._batch(values)
+        lengths = []
+        for level in range(self.lod_level):
+            lengths.append([self._length(value, index, level) for index, value in enumerate(values)])
+            values = list(chain.from_iterable(values))
+        tensor = LoDTensor(ScopeVariable(self.name, self._batch(values)))
+        tensor.set_recursive_sequence_lengths(lengths)
+        return tensor
+
+    def _length(self, value: Any, index: int, level: int) -> int:
+        try:
+            return len(value)
+        except TypeError:
+            raise DataError(
+                f"{self.name}: item {index} of level {level} is no sequence but {value!r:.60}",
+                details=[f"{self.name}: {self.type}, lod_level={self.lod_level}"],
+                hint="Give a list of rows for each sequence, and a list of sequences for each level above.",
+            ) from None
+
+    def _batch(self, values: list[Any]) -> NDArray[Any]:
         if not values:
             return self._empty()
         array = self._cast(self._stack(values))

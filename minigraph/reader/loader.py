@@ -163,8 +163,6 @@ class DataLoader:
         """A copy of each array of a batch; runs in the thread."""
         given = list(arrays)
         found = [np.array(each) for each in given]
-        if any(isinstance(each, LoDTensor) and each.lod() for each in given):
-            raise DataError("a batch has a tensor with sequences, which no operator reads", hint="Pad the sequences.")
         if self._variables and len(found) != len(self._variables):
             raise DataError(
                 f"a batch has {len(found)} fields for {len(self._variables)} variables: {', '.join(self._names)}",
@@ -174,7 +172,7 @@ class DataLoader:
             if array.dtype.kind not in "biuf":
                 field = self._names[index] if self._variables else f"field {index}"
                 raise DataError(f"{field}: a batch holds {array.dtype} in place of numbers")
-        return found
+        return [_with_lengths_of(each, array) for each, array in zip(given, found, strict=True)]
 
     # Iterating
 
@@ -211,7 +209,7 @@ class DataLoader:
         return next(self)
 
     def _given_out(self, arrays: Batch) -> Any:
-        tensors = [LoDTensor(ScopeVariable("the tensor", array)) for array in arrays]
+        tensors = [each if isinstance(each, LoDTensor) else _tensor(each) for each in arrays]
         return tensors if self._return_list else dict(zip(self._names, tensors, strict=True))
 
     # Feeding a program
@@ -355,6 +353,19 @@ def default_collate_fn(batch: Sequence[Any]) -> list[np.ndarray[Any, Any]]:
     if isinstance(batch[0], np.ndarray):
         return [np.stack(batch)]
     return [np.stack(column) for column in _columns(batch)]
+
+
+def _tensor(array: Any) -> LoDTensor:
+    return LoDTensor(ScopeVariable("the tensor", array))
+
+
+def _with_lengths_of(given: Any, array: Any) -> Any:
+    """The array, as a tensor if what was given has sequences."""
+    if not isinstance(given, LoDTensor) or not given.lod():
+        return array
+    tensor = _tensor(array)
+    tensor.set_lod(given.lod())
+    return tensor
 
 
 def _tensors(arrays: Batch) -> list[Any]:

@@ -263,6 +263,34 @@ def test_what_is_no_variable_is_an_error():
         DataFeeder([3], place=None, program=Program())
 
 
+# Sequences
+
+
+def test_sequences_become_one_tensor_with_their_lengths():
+    program = Program()
+    for name, shape, dtype, level in (
+        ("words", [-1, 1], "int64", 1), ("rows", [-1, 2], "float32", 1), ("paragraphs", [-1, 1], "int64", 2),
+    ):  # fmt: skip
+        program.global_block().create_var(name=name, shape=shape, dtype=dtype, lod_level=level)
+    fed = DataFeeder(["words", "rows", "paragraphs"], None, program).feed(
+        [([1, 2, 3], [[1, 2]], [[1], [2, 3]]), (np.array([4]), [], [[4, 5, 6]]), ([], np.ones((2, 2)), [[], [7]])]
+    )
+    found = {name: (tensor.recursive_sequence_lengths(), np.array(tensor).tolist()) for name, tensor in fed.items()}
+    assert found == {
+        "words": ([[3, 1, 0]], [[1], [2], [3], [4]]),
+        "rows": ([[1, 0, 2]], [[1, 2], [1, 1], [1, 1]]),
+        "paragraphs": ([[2, 1, 2], [1, 2, 3, 0, 1]], [[1], [2], [3], [4], [5], [6], [7]]),
+    }
+    assert np.array(fed["words"]).dtype == "int64"
+
+
+def test_what_is_no_sequence_is_an_error():
+    program = Program()
+    program.global_block().create_var(name="words", shape=[-1, 1], dtype="int64", lod_level=2)
+    with pytest.raises(DataError, match="words: item 1 of level 1 is no sequence but 3"):
+        DataFeeder(["words"], None, program).feed([([[1, 2], 3],)])
+
+
 # Readers
 
 

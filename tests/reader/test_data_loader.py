@@ -190,17 +190,34 @@ def test_batches_that_do_not_fit_are_errors(variables):
         return lambda: iter([arrays])
 
     loader = loader_of(variables)
-    sequences = fluid.create_lod_tensor(np.zeros((2, 2), "float32"), [[1, 1]], CPU)
     for reader, message in [
         (only(np.zeros((1, 2))), "1 fields for 2 variables: x, y"),
         (only(np.zeros((1, 2)), np.array([["a"]])), "y: a batch holds <U1 in place of numbers"),
-        (only(sequences, np.zeros((1, 1))), "a tensor with sequences"),
     ]:
         with pytest.raises(DataError, match=message):
             list(loader.set_batch_generator(reader, CPU))
     (data,) = loader.set_batch_generator(only(np.zeros((1, 3), "float32"), np.zeros((1, 1), "int64")), CPU)
     with pytest.raises(FeedError, match=r"x is declared \[-1, 2\] but \[1, 3\] was fed"):
         fluid.Executor().run(feed=data, fetch_list=["x"])
+
+
+@pytest.mark.parametrize("is_iterable", [True, False])
+def test_sequences_reach_the_program(is_iterable):
+    words = fluid.data("words", [None, 1], "int64", lod_level=1)
+    label = fluid.data("label", [None, 1], "int64")
+    counts = fluid.layers.sequence_pool(fluid.layers.cast(words, "float32"), "sum")
+    loader = fluid.io.DataLoader.from_generator([words, label], capacity=2, iterable=is_iterable)
+    rows = [([1, 2, 3], 0), ([4], 1), ([5, 6], 0)]
+    loader.set_sample_list_generator(lambda: iter([rows[:2], rows[2:]]), CPU if is_iterable else None)
+    exe, found = fluid.Executor(), []
+    if is_iterable:
+        found = [exe.run(feed=data, fetch_list=[counts])[0].tolist() for data in loader]
+    else:
+        loader.start()
+        with pytest.raises(fluid.core.EOFException):
+            while True:
+                found.append(exe.run(fetch_list=[counts])[0].tolist())
+    assert found == [[[6.0], [4.0]], [[11.0]]]
 
 
 def test_the_older_names_do_the_same(variables):

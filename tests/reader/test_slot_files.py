@@ -140,10 +140,13 @@ def test_samples_in_memory_are_shuffled_and_forgotten(program, tmp_path):
     assert dataset.get_memory_data_size() == 0
 
 
-def test_sequences_keep_their_lengths(tmp_path, monkeypatch):
+def test_sequences_keep_their_lengths(tmp_path):
     with fluid.program_guard(fluid.Program()):
-        words = fluid.default_main_program().global_block().create_var(name="words", shape=[-1, 1], dtype="int64")
-    monkeypatch.setattr(fluid.Variable, "lod_level", property(lambda self: 1))
+        words = (
+            fluid.default_main_program()
+            .global_block()
+            .create_var(name="words", shape=[-1, 1], dtype="int64", lod_level=1)
+        )
     dataset = dataset_of("QueueDataset", [words], tmp_path, ["3 1 2 3\n1 4\n"])
     (feed,) = dataset.batches()
     assert feed["words"].recursive_sequence_lengths() == [[3, 1]]
