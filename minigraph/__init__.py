@@ -23,6 +23,7 @@ if TYPE_CHECKING:  # what a run of a program does not need is imported when it i
         contrib,
         dataset,
         dygraph,
+        evaluator,
         incubate,
         io,
         metrics,
@@ -170,6 +171,7 @@ __all__ = [
     "enable_imperative",
     "enable_static",
     "errors",
+    "evaluator",
     "float16",
     "float32",
     "float64",
@@ -221,8 +223,8 @@ __all__ = [
 __all__ += tensor.__all__
 
 _LATE = (
-    "comparison", "contrib", "dataset", "dygraph", "incubate", "io", "metrics", "nets", "nn", "reader", "rewrite",
-    "transpiler", "wrapped_decorator",
+    "comparison", "contrib", "dataset", "dygraph", "evaluator", "incubate", "io", "metrics", "nets", "nn", "reader",
+    "rewrite", "transpiler", "wrapped_decorator",
 )  # fmt: skip
 
 open_paths()

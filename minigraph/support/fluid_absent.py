@@ -28,7 +28,6 @@ _SERVERS = Absent(
 _LOSSES = Absent("this loss is not here yet", "Write its formula with elementwise layers and layers.mean.")
 _IMAGES = Absent("this operator on images is not here yet", "Build it from layers.gather, layers.pad2d and arithmetic.")
 _TOOLS = Absent("this tool of Paddle's own is out of scope", "Leave the call out: the numbers do not depend on it.")
-_EVALUATORS = Absent("its classes add operators that are not here yet", "Use minigraph.metrics on what a run fetches.")
 _INFERENCE = Absent(
     "the inference engine is out of scope",
     "Load the model with io.load_inference_model and run it with an Executor.",
@@ -79,7 +78,6 @@ _NAMES = {
         Compressor QuantizeTranspiler op_freq_statistic extend_with_decoupled_weight_decay
         ComplexVariable VarBase
     """,
-    _EVALUATORS: "evaluator",
     _INFERENCE: """
         AnalysisConfig AnalysisPredictor NativeConfig PaddleBuf PaddleDType PaddlePredictor PaddleTensor ZeroCopyTensor
         create_paddle_predictor

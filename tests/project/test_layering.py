@@ -27,9 +27,9 @@ LAYERS = (
     ("executor", "Runs plans: feeds, state, caches, graphs of a GPU, profiler."),
     ("eager", "The imperative engine, without layers."),
     (
-        "average backward clip compiler contrib core data_feeder dataset dygraph framework incubate initializer io"
-        " layer_helper layers lod_tensor metrics nets nn optimizer parallel_executor param_attr profiler reader"
-        " regularizer tensor transpiler wrapped_decorator",
+        "average backward clip compiler contrib core data_feeder dataset dygraph evaluator framework incubate"
+        " initializer io layer_helper layers lod_tensor metrics nets nn optimizer parallel_executor param_attr"
+        " profiler reader regularizer tensor transpiler wrapped_decorator",
         "Faces: fluid's names. The engine below never imports them.",
     ),
     (

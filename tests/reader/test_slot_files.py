@@ -140,14 +140,12 @@ def test_samples_in_memory_are_shuffled_and_forgotten(program, tmp_path):
     assert dataset.get_memory_data_size() == 0
 
 
-def test_sequences_keep_their_lengths(tmp_path):
-    with fluid.program_guard(fluid.Program()):
-        words = (
-            fluid.default_main_program()
-            .global_block()
-            .create_var(name="words", shape=[-1, 1], dtype="int64", lod_level=1)
-        )
+def test_sequences_keep_their_lengths(program, tmp_path, capsys):
+    words = fluid.data("words", [None, 1], "int64", lod_level=1)
+    total = fluid.layers.sequence_pool(fluid.layers.cast(words, "float32"), "sum")
     dataset = dataset_of("QueueDataset", [words], tmp_path, ["3 1 2 3\n1 4\n"])
+    fluid.Executor().infer_from_dataset(fluid.default_main_program(), dataset, fetch_list=[total], fetch_info=["sums"])
+    assert "[6.]" in capsys.readouterr().out
     (feed,) = dataset.batches()
     assert feed["words"].recursive_sequence_lengths() == [[3, 1]]
     assert np.asarray(feed["words"]).ravel().tolist() == [1, 2, 3, 4]
