@@ -25,6 +25,7 @@ import minigraph.kernels.elementwise
 import minigraph.kernels.elementwise_losses
 import minigraph.kernels.embedding
 import minigraph.kernels.error_function
+import minigraph.kernels.focus
 import minigraph.kernels.fused
 import minigraph.kernels.image_layout
 import minigraph.kernels.indexing

@@ -15,6 +15,7 @@ from minigraph.layers.diagonal import *
 from minigraph.layers.distributions import *
 from minigraph.layers.dynamic_rnn import *
 from minigraph.layers.elementwise import *
+from minigraph.layers.focus import *
 from minigraph.layers.if_else import *
 from minigraph.layers.image import *
 from minigraph.layers.image_layout import *

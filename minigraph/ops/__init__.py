@@ -20,6 +20,7 @@ import minigraph.ops.elementwise
 import minigraph.ops.elementwise_losses
 import minigraph.ops.embedding
 import minigraph.ops.error_function
+import minigraph.ops.focus
 import minigraph.ops.fused
 import minigraph.ops.image_layout
 import minigraph.ops.indexing

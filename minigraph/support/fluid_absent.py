@@ -66,11 +66,11 @@ _NAMES = {
         distribute_transpiler hdfs fleet_util
     """,
     _LOSSES: """
-        center_loss
+
     """,
     _IMAGES: """
-        inplace_abn random_crop
-        similarity_focus data_norm
+        inplace_abn
+        data_norm
         TreeConv tree_conv partial_concat partial_sum shuffle_batch fused_elemwise_activation
     """,
     _TOOLS: """

@@ -36,6 +36,7 @@ def elementwise(fluid):
         L.fluid_one_hot(ids, 5),
         L.fluid_embedding(ids, [5, 2]),
         L.spectral_norm(y),
+        L.random_crop(y, [1]),
         L.hash(L.cast(y, "int64"), 100),
     )
     L.Print(y, message="y"), L.data("z", [3]), L.fluid_data("w", [3]), L.autoincreased_step_counter()

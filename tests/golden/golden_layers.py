@@ -925,6 +925,38 @@ for _dtype in ("int32", "int64"):
     case("hash_long_" + _dtype, lambda L, x: _hash(x, 2**30, 2), x="i0:1000000 2,13 " + _dtype)
     case("mean_iou_" + _dtype, lambda L, x, y: L.mean_iou(x, y, 4), x="i0:3 3,5 " + _dtype, y="i0:3 3,5 " + _dtype)
 
+# Parts chosen by their values, centers of classes
+
+for _axis, _indexes in ((1, [0]), (1, [0, 2]), (2, [1]), (3, [3, 0])):
+    case(
+        f"similarity_focus_{_axis}_{len(_indexes)}",
+        lambda L, x, _a=_axis, _n=_indexes: L.similarity_focus(x, _a, _n),
+        x="f 2,3,2,4",
+    )
+
+
+def _center_loss(layers, x, label, alpha, update):
+    """The loss and the centers after it."""
+    loss = layers.center_loss(x, label, 4, alpha, waves(layers), update)
+    (op,) = [op for op in x.block.ops if op.type == "center_loss"]
+    return loss, layers.scale(x.block.var(op.output("CentersOut")[0]), 1.0)
+
+
+for _update in (True, False):
+    case(
+        "center_loss_" + ("moving" if _update else "fixed"),
+        lambda L, x, y, _u=_update: _center_loss(L, x, y, 0.3, _u),
+        x="f 5,3",
+        y=np.array([[1], [3], [1], [0], [1]], "int64"),
+    )
+case(
+    "center_loss_given_rate",
+    lambda L, x, y, a: _center_loss(L, x, y, a, True),
+    x="f 3,2",
+    y=np.array([[1], [2], [1]], "int64"),
+    a=np.array([0.7], "float32"),
+)
+
 
 if __name__ == "__main__":
     record(FOLDER, CASES)

@@ -43,6 +43,14 @@ def _cross_entropy(g: Rewriting) -> Mapping[str, Any]:
     return {"X@GRAD": g.negative(g.mul(shares, d_loss))}
 
 
+@rewritten_as("center_loss_grad")
+def _center_loss(g: Rewriting) -> Mapping[str, Any]:
+    x = g["X"]
+    # The differences as they are, with the slope that they have in X: the centers are constant.
+    differences = g.add(g.constant(g["SampleCenterDiff"]), g.sub(x, g.constant(x)))
+    return {"X@GRAD": g.mul(differences, g["Loss@GRAD"])}
+
+
 @rewritten_as("bpr_loss_grad")
 def _bpr_loss(g: Rewriting) -> Mapping[str, Any]:
     """``dX`` is the slope of each other class, and for the label minus their sum."""

@@ -31,13 +31,14 @@ _MOST_RECORDINGS = 8
 
 _LOOKS_AT_VALUES = frozenset({
     "affine_grid", "affine_grid_grad", "argsort", "assign_value", "auc", "autoclip_threshold",
-    "average_accumulates", "bpr_loss", "bpr_loss_grad", "crop", "crop_grad", "crop_tensor", "crop_tensor_grad",
-    "elementwise_floordiv", "gather", "gather_grad", "gather_nd", "gather_nd_grad", "hash", "hierarchical_sigmoid",
-    "hierarchical_sigmoid_grad", "index_sample", "index_sample_grad", "index_select", "index_select_grad",
-    "linspace", "max_pool2d_with_index", "max_pool2d_with_index_grad", "max_pool3d_with_index",
+    "average_accumulates", "bpr_loss", "bpr_loss_grad", "center_loss", "crop", "crop_grad", "crop_tensor",
+    "crop_tensor_grad", "elementwise_floordiv", "gather", "gather_grad", "gather_nd", "gather_nd_grad", "hash",
+    "hierarchical_sigmoid", "hierarchical_sigmoid_grad", "index_sample", "index_sample_grad", "index_select",
+    "index_select_grad", "linspace", "max_pool2d_with_index", "max_pool2d_with_index_grad", "max_pool3d_with_index",
     "max_pool3d_with_index_grad", "mean_iou", "multiplex", "nce", "nce_grad", "nll_loss", "nll_loss_grad", "pow",
-    "pow_grad", "range", "sample_logits", "sample_logits_grad", "scatter", "scatter_nd_add", "scatter_nd_add_grad",
-    "select_input", "shape", "shard_index", "shard_seed", "size", "top_k", "unique", "unique_with_counts",
+    "pow_grad", "random_crop", "range", "sample_logits", "sample_logits_grad", "scatter", "scatter_nd_add",
+    "scatter_nd_add_grad", "select_input", "shape", "shard_index", "shard_seed", "size", "top_k", "unique",
+    "unique_with_counts",
 })  # fmt: skip
 """Operators whose kernels read values on the processor, as checks of indices do, or send some to the device."""
 
