@@ -7,6 +7,7 @@ import os
 import time
 import zlib
 from collections.abc import Sequence
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -37,9 +38,10 @@ END = Call("the end of the script", "", 0, "", ())
 
 _KEPT = 20
 """Number of exchanges that a rank remembers, for errors."""
-_SPINS = 2000
-"""Number of looks at a request before the rank sleeps between looks."""
-_PAUSE = 50e-6
+_BUSY, _OFTEN = 1e-3, 1.0
+"""Seconds that a rank looks at a request without letting others have the core, and without a pause: MPI moves data only
+while a rank looks."""
+_PAUSE = 1e-3
 """Seconds between looks after that."""
 
 
@@ -68,25 +70,34 @@ class MpiRank(Communicator):
         self._note = _Note(folder / f"rank-{self.rank}.doing") if folder is not None else None
 
     def gather(self, array: np.ndarray[Any, Any], call: Call) -> Sequence[np.ndarray[Any, Any]]:
-        sizes = self._agree(call, array.nbytes)
-        given = _bytes(array)
-        if len(set(sizes)) == 1:
-            found = np.empty((self.size, array.nbytes), np.uint8)
-            self._wait(self._comm.Iallgather(given, found))
-            return [row.view(array.dtype).reshape(array.shape) for row in found]
-        ends = np.cumsum(sizes)
-        flat = np.empty(ends[-1], np.uint8)
-        self._wait(self._comm.Iallgatherv(given, [flat, (sizes, ends - sizes), self._mpi.BYTE]))
+        flat, ends = self._gathered(array, call)
         rows = np.split(flat, ends[:-1])
-        return [row.view(array.dtype).reshape(-1, *array.shape[1:]) for row in rows]
+        shape = (-1, *array.shape[1:]) if call.shape[:1] == (-1,) else array.shape
+        return [row.view(array.dtype).reshape(shape) for row in rows]
 
-    def scatter(self, parts: Sequence[np.ndarray[Any, Any]], call: Call) -> Sequence[np.ndarray[Any, Any]]:
-        first = parts[0]
-        self._agree(call, first.nbytes)
-        given = np.stack([_bytes(part) for part in parts])
-        found = np.empty_like(given)
-        self._wait(self._comm.Ialltoall(given, found))
-        return [row.view(first.dtype).reshape(first.shape) for row in found]
+    def all_gather(self, array: np.ndarray[Any, Any], call: Call) -> np.ndarray[Any, Any]:
+        flat, ends = self._gathered(array, call)
+        is_alike = ends[-1] == array.nbytes * self.size
+        rows = array.shape[0] * self.size if is_alike else -1
+        return flat.view(array.dtype).reshape(rows, *array.shape[1:])
+
+    def _gathered(self, array: np.ndarray[Any, Any], call: Call) -> tuple[np.ndarray[Any, Any], list[int]]:
+        """The bytes of all ranks, one rank's behind another's, and where they end."""
+        sizes = self._agree(call, array.nbytes)
+        ends = list(accumulate(sizes))
+        flat = np.empty(ends[-1], np.uint8)
+        if len(set(sizes)) == 1:
+            self._wait(self._comm.Iallgather(_bytes(array), flat))
+        else:
+            starts = [0, *ends[:-1]]
+            self._wait(self._comm.Iallgatherv(_bytes(array), [flat, (sizes, starts), self._mpi.BYTE]))
+        return flat, ends
+
+    def scatter(self, parts: np.ndarray[Any, Any], call: Call) -> Sequence[np.ndarray[Any, Any]]:
+        self._agree(call, parts.nbytes)
+        found = np.empty(parts.shape, parts.dtype)
+        self._wait(self._comm.Ialltoall(_bytes(parts), _bytes(found)))
+        return list(found)
 
     def end(self) -> None:
         """Raise if other ranks still exchange what this one does not."""
@@ -112,17 +123,16 @@ class MpiRank(Communicator):
 
     def _wait(self, request: Any) -> None:
         """Wait for an exchange in a way that signals can interrupt."""
-        for _ in range(_SPINS):
-            if request.Test():
-                return
-        until = time.monotonic() + self._timeout
+        start = time.monotonic()
         while not request.Test():
-            if time.monotonic() > until:
+            waited = time.monotonic() - start
+            if waited > self._timeout:
                 raise CommunicationError(
                     f"rank {self.rank} has waited {self._timeout:g} s for the others at {self._calls[-1]}",
                     hint="Start the script by minigraph launch with a larger --timeout, if another rank is only slow.",
                 )
-            time.sleep(_PAUSE)
+            if waited > _BUSY:
+                time.sleep(0.0 if waited < _OFTEN else _PAUSE)  # let another rank have the core
 
 
 def _bytes(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

@@ -69,8 +69,8 @@ class Communicator(ABC):
         """
 
     @abstractmethod
-    def scatter(self, parts: Sequence[np.ndarray[Any, Any]], call: Call) -> Sequence[np.ndarray[Any, Any]]:
-        """What the ranks give for this rank: each gives one part for each rank. Errors as in `gather`."""
+    def scatter(self, parts: np.ndarray[Any, Any], call: Call) -> Sequence[np.ndarray[Any, Any]]:
+        """What the ranks give for this rank: each gives one of `parts` for each rank. Errors as in `gather`."""
 
     def all_gather(self, array: np.ndarray[Any, Any], call: Call) -> np.ndarray[Any, Any]:
         """The arrays of all ranks along the first dimension."""
@@ -90,12 +90,13 @@ class Communicator(ABC):
         # Each rank reduces one part, then all get all parts: every element travels twice, whatever the ranks.
         length = -(-flat.size // self.size)
         padded = flat if flat.size == length * self.size else np.resize(flat, length * self.size)
-        mine = tree(self.scatter(np.split(padded, self.size), call), combine)
-        return np.concatenate(self.gather(mine, call))[: flat.size].reshape(array.shape)
+        mine = tree(self.scatter(padded.reshape(self.size, length), call), combine)
+        return self.all_gather(mine, call)[: flat.size].reshape(array.shape)
 
     def reduce_scatter(self, array: np.ndarray[Any, Any], call: Call) -> np.ndarray[Any, Any]:
         """The part of this rank, along the first dimension, of the sum over all ranks."""
-        reduced: np.ndarray[Any, Any] = tree(self.scatter(np.split(array, self.size), call), np.add)
+        parts = array.reshape(self.size, array.shape[0] // self.size, *array.shape[1:])
+        reduced: np.ndarray[Any, Any] = tree(self.scatter(parts, call), np.add)
         return reduced
 
     def barrier(self) -> None:
@@ -128,8 +129,8 @@ class Alone(Communicator):
     def gather(self, array: np.ndarray[Any, Any], call: Call) -> Sequence[np.ndarray[Any, Any]]:
         return [array]
 
-    def scatter(self, parts: Sequence[np.ndarray[Any, Any]], call: Call) -> Sequence[np.ndarray[Any, Any]]:
-        return parts
+    def scatter(self, parts: np.ndarray[Any, Any], call: Call) -> Sequence[np.ndarray[Any, Any]]:
+        return list(parts)
 
     def all_reduce(self, array: np.ndarray[Any, Any], reduction: str, call: Call) -> np.ndarray[Any, Any]:
         return array.copy()

@@ -46,8 +46,8 @@ class SimulatedRank(Communicator):
         # A copy, because this rank may write over the array while others still read it.
         return self._exchange(array.copy(), call)
 
-    def scatter(self, parts: Sequence[np.ndarray[Any, Any]], call: Call) -> Sequence[np.ndarray[Any, Any]]:
-        given = self._exchange([part.copy() for part in parts], call)
+    def scatter(self, parts: np.ndarray[Any, Any], call: Call) -> Sequence[np.ndarray[Any, Any]]:
+        given = self._exchange(parts.copy(), call)
         return [each[self.rank] for each in given]
 
     def end(self) -> None:

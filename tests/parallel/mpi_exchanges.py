@@ -33,6 +33,9 @@ def check_arrays(rank, ranks):
                 rows = [each[: 100 // ranks * ranks] for each in arrays]
                 part = current().reduce_scatter(rows[rank], call)
                 assert np.array_equal(part, np.split(tree(rows, np.add), ranks)[rank])
+    for shape in ((3, 0), (0, 4), (2, 3)):
+        joined = current().all_gather(np.full(shape, rank), Call("test", "rows", 0, "int64", shape))
+        assert np.array_equal(joined, np.concatenate([np.full(shape, each) for each in range(ranks)]))
     ragged = current().gather(np.full((rank + 1, 2), rank), Call("test", "rows", 0, "int64", (-1, 2)))
     assert [each.tolist() for each in ragged] == [[[each] * 2] * (each + 1) for each in range(ranks)]
     current().barrier()
