@@ -282,6 +282,16 @@ def roles(fluid, texts, decode):
 
 
 @network
+def semantic_roles(fluid, texts):
+    def decode(layers, feature, target):
+        attr = fluid.ParamAttr(name="crfw", learning_rate=0.5)
+        cost = layers.linear_chain_crf(input=feature, label=target, param_attr=attr)
+        return layers.mean(cost), [layers.crf_decoding(input=feature, param_attr=fluid.ParamAttr(name="crfw"))]
+
+    return roles(fluid, texts, decode)
+
+
+@network
 def semantic_roles_softmax(fluid, texts):
     def decode(layers, feature, target):
         cost, predict = layers.softmax_with_cross_entropy(feature, target, return_softmax=True)
