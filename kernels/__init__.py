@@ -67,6 +67,6 @@ import minigraph.kernels.tensor
 import minigraph.kernels.training_checks
 import minigraph.kernels.volumes
 import minigraph.kernels.windows  # noqa: F401
-from minigraph.kernels.registry import Kernel, find_kernel, find_specializer, kernel, specialize
+from minigraph.kernels.registry import Kernel, find_kernel, find_specializer, kernel, specialize, takes_any_size
 
-__all__ = ["Kernel", "find_kernel", "find_specializer", "kernel", "specialize"]
+__all__ = ["Kernel", "find_kernel", "find_specializer", "kernel", "specialize", "takes_any_size"]

@@ -242,38 +242,53 @@ class GRU(NamedTuple):
     hidden: Any
 
 
-def gru_forward(xp, steps, x, h0, weight, bias, act, *, origin_mode=False):
-    """Run a gated recurrent unit; `act` has the activations of the gates and of the candidate."""
+class GRUCell:
+    """What a step of a gated recurrent unit computes beside the products with weights.
+
+    `act` has the activations of the gates and of the candidate.
+    """
+
+    def __init__(self, xp, act, origin_mode) -> None:
+        self.xp, self.origin_mode = xp, origin_mode
+        self.gate, self.candidate = (ACTIVATIONS[name] for name in act)
+
+    def gates(self, product, before, gates, kept) -> None:
+        """From the share of x in the gates and that of the states `before` the gates, and what is kept of `before`."""
+        size = kept.shape[1]
+        both = gates[:, : 2 * size]
+        both += product
+        self.gate.apply(self.xp, both)
+        self.xp.multiply(both[:, size:], before, out=kept)
+
+    def states(self, product, before, gates, hidden) -> None:
+        """From the share of x in the candidates and that of what is kept the candidates and the new states."""
+        xp, size = self.xp, hidden.shape[1]
+        candidate = gates[:, 2 * size :]
+        candidate += product
+        self.candidate.apply(xp, candidate)
+        start, end = (candidate, before) if self.origin_mode else (before, candidate)
+        xp.subtract(end, start, out=hidden)
+        hidden *= gates[:, :size]
+        hidden += start
+
+
+def gru_forward(xp, steps, x, h0, weight, bias, cell) -> GRU:
+    """Run a gated recurrent unit."""
     gates = x[steps.rows]
     size = gates.shape[1] // 3
     if bias is not None:
         gates += bias[0]
     for_gates, for_candidate = weights_of_gru(weight)
-    kept, hidden = (xp.empty((len(gates), size), gates.dtype) for _ in range(2))
-    gate_act, candidate_act = (ACTIVATIONS[name].apply for name in act)
-    before = None if h0 is None else h0[steps.ranked]
+    run = GRU(gates, *(xp.empty((len(gates), size), gates.dtype) for _ in range(2)))
+    sequences = len(steps.ranked)
+    before = xp.zeros((sequences, size), gates.dtype) if h0 is None else h0[steps.ranked]
     for step in steps.slices():
-        g, k, h = gates[step], kept[step], hidden[step]
-        both, candidate = g[:, : 2 * size], g[:, 2 * size :]
-        update, reset = both[:, :size], both[:, size:]
-        if before is None:
-            gate_act(xp, both)
-            k[...] = 0
-            candidate_act(xp, candidate)
-            xp.multiply(1 - update if origin_mode else update, candidate, out=h)
-        else:
-            before = before[: len(g)]
-            both += xp.dot(before, for_gates)
-            gate_act(xp, both)
-            xp.multiply(reset, before, out=k)
-            candidate += xp.dot(k, for_candidate)
-            candidate_act(xp, candidate)
-            start, end = (candidate, before) if origin_mode else (before, candidate)
-            xp.subtract(end, start, out=h)
-            h *= update
-            h += start
-        before = h
-    return GRU(gates, kept, hidden)
+        part = GRU(*(each[step] for each in run))
+        before = before[: len(part.gates)]
+        cell.gates(xp.dot(before, for_gates), before, part.gates, part.kept)
+        cell.states(xp.dot(part.kept, for_candidate), before, part.gates, part.hidden)
+        before = part.hidden
+    return run
 
 
 def weights_of_gru(weight) -> tuple[Any, Any]:
@@ -282,24 +297,23 @@ def weights_of_gru(weight) -> tuple[Any, Any]:
     return flat[: 2 * size * size].reshape(size, 2 * size), flat[2 * size * size :].reshape(size, size)
 
 
-def gru_backward(xp, steps, run, h0, weight, bias, d_hidden, act, *, origin_mode=False):
+def gru_backward(xp, steps, run, h0, weight, bias, d_hidden, cell):
     """The gradients of the inputs of `gru_forward`, x, h0, weight and bias, by time.
 
     `d_hidden` is by time and is written over.
     """
     gates, kept, hidden = run
     size = hidden.shape[1]
-    gate_slope, candidate_slope = (ACTIVATIONS[name].slope for name in act)
     for_gates, for_candidate = weights_of_gru(weight)
     before = earlier(xp, steps, hidden, h0)
     update, reset, candidate = (gates[:, k * size : (k + 1) * size] for k in range(3))
     # What the gradients of the state and of `kept` are multiplied with, for all rows at once.
-    to_both = gate_slope(xp, gates[:, : 2 * size])
+    to_both = cell.gate.slope(xp, gates[:, : 2 * size])
     to_update, to_reset = to_both[:, :size], to_both[:, size:]
-    to_update *= before - candidate if origin_mode else candidate - before
+    to_update *= before - candidate if cell.origin_mode else candidate - before
     to_reset *= before
-    share = 1 - update if origin_mode else update
-    to_candidate = candidate_slope(xp, candidate) * share
+    share = 1 - update if cell.origin_mode else update
+    to_candidate = cell.candidate.slope(xp, candidate) * share
     stays = 1 - share
     d_gates = xp.empty_like(gates)
     slices = steps.slices()
@@ -332,32 +346,42 @@ def gru_backward(xp, steps, run, h0, weight, bias, d_hidden, act, *, origin_mode
 # Kernels
 
 
-def _lstm_cell(xp, bias, gate, cell, candidate, use_peepholes, clip=0.0) -> LSTMCell:
-    return LSTMCell(xp, (gate, cell, candidate), weights_of_cell(bias) if use_peepholes else None, clip)
+def lstm_by(cell_type) -> Callable[..., Any]:
+    """The kernel of ``lstm`` whose steps a cell of this type computes."""
+
+    def lstm(
+        xp, x, h0, c0, weight, bias, x_lod, *, use_peepholes, is_reverse, gate_activation, cell_activation,
+        candidate_activation,
+    ):  # fmt: skip
+        steps = Steps.of(x_lod[-1], is_reverse)
+        act = gate_activation, cell_activation, candidate_activation
+        cell = cell_type(xp, act, weights_of_cell(bias) if use_peepholes else None)
+        run, hidden = lstm_forward(xp, steps, x, h0, c0, weight, bias, cell)
+        return steps.back(hidden), steps.back(run.cells), run.gates, run.squashed
+
+    return lstm
 
 
-@kernel("lstm")
-def lstm(
-    xp, x, h0, c0, weight, bias, x_lod, *, use_peepholes, is_reverse, gate_activation, cell_activation,
-    candidate_activation,
-):  # fmt: skip
-    steps = Steps.of(x_lod[-1], is_reverse)
-    cell = _lstm_cell(xp, bias, gate_activation, cell_activation, candidate_activation, use_peepholes)
-    run, hidden = lstm_forward(xp, steps, x, h0, c0, weight, bias, cell)
-    return steps.back(hidden), steps.back(run.cells), run.gates, run.squashed
+def lstm_grad_by(cell_type) -> Callable[..., Any]:
+    """The kernel of ``lstm_grad`` whose steps a cell of this type computes."""
+
+    def lstm_grad(
+        xp, x, h0, c0, weight, bias, hidden, cells, gates, squashed, d_hidden, d_cells, x_lod, *, use_peepholes,
+        is_reverse, gate_activation, cell_activation, candidate_activation, wanted,
+    ):  # fmt: skip
+        steps = Steps.of(x_lod[-1], is_reverse)
+        act = gate_activation, cell_activation, candidate_activation
+        cell = cell_type(xp, act, weights_of_cell(bias) if use_peepholes else None)
+        run = LSTM(gates, cells[steps.rows], squashed, hidden[steps.rows])
+        d_hidden, d_cells = _by_time(xp, steps, d_hidden, hidden), _by_time(xp, steps, d_cells, cells)
+        d_x, *others, _ = lstm_backward(xp, steps, run, run.hidden, h0, c0, weight, bias, d_hidden, d_cells, cell)
+        return steps.back(d_x), *others
+
+    return lstm_grad
 
 
-@kernel("lstm_grad")
-def lstm_grad(
-    xp, x, h0, c0, weight, bias, hidden, cells, gates, squashed, d_hidden, d_cells, x_lod, *, use_peepholes, is_reverse,
-    gate_activation, cell_activation, candidate_activation, wanted,
-):  # fmt: skip
-    steps = Steps.of(x_lod[-1], is_reverse)
-    cell = _lstm_cell(xp, bias, gate_activation, cell_activation, candidate_activation, use_peepholes)
-    run = LSTM(gates, cells[steps.rows], squashed, hidden[steps.rows])
-    d_hidden, d_cells = _by_time(xp, steps, d_hidden, hidden), _by_time(xp, steps, d_cells, cells)
-    d_x, *others, _ = lstm_backward(xp, steps, run, run.hidden, h0, c0, weight, bias, d_hidden, d_cells, cell)
-    return steps.back(d_x), *others
+kernel("lstm")(lstm_by(LSTMCell))
+kernel("lstm_grad")(lstm_grad_by(LSTMCell))
 
 
 def _by_time(xp, steps, d, like) -> Any:
@@ -371,7 +395,8 @@ def lstmp(
     gate_activation, cell_activation, candidate_activation, proj_activation,
 ):  # fmt: skip
     steps = Steps.of(x_lod[-1], is_reverse)
-    cell = _lstm_cell(xp, bias, gate_activation, cell_activation, candidate_activation, use_peepholes, cell_clip)
+    act = gate_activation, cell_activation, candidate_activation
+    cell = LSTMCell(xp, act, weights_of_cell(bias) if use_peepholes else None, cell_clip)
     projection = Projection(proj_weight, ACTIVATIONS[proj_activation], proj_clip)
     run, projected = lstm_forward(xp, steps, x, h0, c0, weight, bias, cell, projection)
     return steps.back(projected), steps.back(run.cells), run.gates, run.squashed, run.hidden
@@ -384,7 +409,8 @@ def lstmp_grad(
     proj_activation, wanted,
 ):  # fmt: skip
     steps = Steps.of(x_lod[-1], is_reverse)
-    cell = _lstm_cell(xp, bias, gate_activation, cell_activation, candidate_activation, use_peepholes, cell_clip)
+    act = gate_activation, cell_activation, candidate_activation
+    cell = LSTMCell(xp, act, weights_of_cell(bias) if use_peepholes else None, cell_clip)
     projection = Projection(proj_weight, ACTIVATIONS[proj_activation], proj_clip)
     run = LSTM(gates, cells[steps.rows], squashed, hidden)
     d_projected, d_cells = _by_time(xp, steps, d_projected, projected), _by_time(xp, steps, d_cells, cells)
@@ -394,11 +420,19 @@ def lstmp_grad(
     return steps.back(d_x), d_h0, d_c0, d_weight, d_projection, d_bias
 
 
-@kernel("gru")
-def gru(xp, x, h0, weight, bias, x_lod, *, activation, gate_activation, is_reverse, origin_mode):
-    steps = Steps.of(x_lod[-1], is_reverse)
-    run = gru_forward(xp, steps, x, h0, weight, bias, (gate_activation, activation), origin_mode=origin_mode)
-    return *run, steps.back(run.hidden)
+def gru_by(cell_type) -> Callable[..., Any]:
+    """The kernel of ``gru`` whose steps a cell of this type computes."""
+
+    def gru(xp, x, h0, weight, bias, x_lod, *, activation, gate_activation, is_reverse, origin_mode):
+        steps = Steps.of(x_lod[-1], is_reverse)
+        cell = cell_type(xp, (gate_activation, activation), origin_mode)
+        run = gru_forward(xp, steps, x, h0, weight, bias, cell)
+        return *run, steps.back(run.hidden)
+
+    return gru
+
+
+kernel("gru")(gru_by(GRUCell))
 
 
 @kernel("gru_grad")
@@ -407,8 +441,7 @@ def gru_grad(
     origin_mode, wanted,
 ):  # fmt: skip
     steps = Steps.of(x_lod[-1], is_reverse)
-    act = gate_activation, activation
-    d_x, *others = gru_backward(
-        xp, steps, GRU(gates, kept, by_time), h0, weight, bias, d_hidden[steps.rows], act, origin_mode=origin_mode
-    )
+    cell = GRUCell(xp, (gate_activation, activation), origin_mode)
+    run = GRU(gates, kept, by_time)
+    d_x, *others = gru_backward(xp, steps, run, h0, weight, bias, d_hidden[steps.rows], cell)
     return steps.back(d_x), *others

@@ -96,8 +96,11 @@ def kernel(
     return decorate
 
 
+_ANY_SIZE: set[str] = set()
+
+
 def specialize(
-    *types: str, jit: bool = False, own: bool = False, rows: bool = False
+    *types: str, jit: bool = False, own: bool = False, rows: bool = False, any_size: bool = False
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Register a function that may offer something quicker than the kernel once shapes and attributes are known.
 
@@ -114,11 +117,15 @@ def specialize(
 
     With `rows` it is asked where an input or output is selected rows, whose ``shape`` is that of the whole array, and
     offers loops, too.
+
+    With `any_size` it is also asked where only a run knows some dimensions, which are -1.
     """
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
         for type in types:
             _specializers(jit, own, rows)[type] = function
+            if any_size:
+                _ANY_SIZE.add(type)
         return function
 
     return decorate
@@ -138,6 +145,11 @@ def find_specializer(
 ) -> Callable[..., Callable[..., Any] | None] | None:
     """The function that `specialize` registered for an operator type, or None."""
     return _specializers(jit, own, rows).get(type)
+
+
+def takes_any_size(type: str) -> bool:
+    """Whether specializers of an operator type are asked where only a run knows some dimensions."""
+    return type in _ANY_SIZE
 
 
 def _specializers(jit: bool, own: bool, rows: bool) -> dict[str, Callable[..., Callable[..., Any] | None]]:

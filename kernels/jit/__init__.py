@@ -15,6 +15,7 @@ import minigraph.kernels.jit.losses
 import minigraph.kernels.jit.native
 import minigraph.kernels.jit.normalization
 import minigraph.kernels.jit.norms
+import minigraph.kernels.jit.recurrent
 import minigraph.kernels.jit.rows
 import minigraph.kernels.jit.small_products
 import minigraph.kernels.jit.sums

@@ -59,15 +59,18 @@ def vectors(*arrays: Any) -> list[Any]:
     return [x if x.ndim == 1 else x.reshape(-1) for x in arrays]
 
 
-def offer(type: str, rows: bool = False) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Register a function's offers for an operator, each wrapped in `or_kernel`; with `rows` for selected rows."""
+def offer(type: str, rows: bool = False, **options: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Register a function's offers for an operator, each wrapped in `or_kernel`; with `rows` for selected rows.
+
+    `options` are those of `specialize`.
+    """
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
         def offered(xp: Any, *inputs: Any, **attrs: Any) -> Any:
             found = function(xp, *inputs, **attrs)
             return None if found is None else or_kernel(found, type, attrs, rows)
 
-        specialize(type, jit=True, rows=rows)(offered)
+        specialize(type, jit=True, rows=rows, **options)(offered)
         return function
 
     return decorate

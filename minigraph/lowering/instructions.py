@@ -13,7 +13,7 @@ from functools import cached_property
 from types import FrameType
 from typing import Any, NamedTuple, TypeAlias
 
-from minigraph.kernels import find_specializer
+from minigraph.kernels import find_specializer, takes_any_size
 from minigraph.kernels.jit.recording import IS_KNOWN, KERNEL, LOOP, is_small
 from minigraph.kernels.numbers import are_numbers, on_numbers
 from minigraph.lowering.costs import size_in_bytes
@@ -387,7 +387,7 @@ class _Assembler:
 
     def _specialized(self, step: Step, keywords: dict[str, Any]) -> Function | None:
         """A faster function for these shapes, if the operator has one."""
-        if not (step.has_known_sizes or step.kernel.for_rows):
+        if not (step.has_known_sizes or step.kernel.for_rows or takes_any_size(step.op.type)):
             return None
         shapes = [value.tensor_type.shape for value in (*step.reads, *step.writes)]
         is_left_to_tables = IS_KNOWN and is_small(step.op.type, shapes) and not step.kernel.for_rows

@@ -275,3 +275,24 @@ def test_programs_that_make_no_sense_are_refused():
     ):
         with pytest.raises(kind, match=message):
             build()
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("use_peepholes", [False, True])
+def test_compiled_steps_agree_with_the_shared_kernels(dtype, use_peepholes):
+    pytest.importorskip("numba")
+    x = data("x", tensor([3, 1, 4, 0], 64, dtype="float64"))
+    x = layers.cast(x, dtype)
+    hidden, _ = layers.dynamic_lstm(x, 64, use_peepholes=use_peepholes, dtype=dtype)
+    states = [layers.dynamic_gru(layers.fc(hidden, 48), 16, origin_mode=origin) for origin in (False, True)]
+    loss = layers.mean(layers.square(layers.sums(states)))
+    fetched = [*states, *(grad for _, grad in fluid.append_backward(loss))]
+    scope = fluid.Scope()
+    fluid.Executor().run(fluid.default_startup_program(), scope=scope)
+    feed = {"x": tensor([3, 1, 4, 0], 64, dtype="float64")}
+    plain, compiled = (
+        fluid.Executor(jit=jit).run(feed=feed, fetch_list=fetched, scope=scope, return_numpy=False)
+        for jit in (False, True)
+    )
+    for a, b in zip(plain, compiled, strict=True):
+        np.testing.assert_allclose(np.array(a), np.array(b), atol=1e-6 if dtype == "float32" else 1e-14)
