@@ -127,24 +127,32 @@ def _loops(rule: Rule, element: Element) -> Loops:
     """
     parameters = ["numbers", "value", "order", "work", *(f"{name}_" for name in (*rule.arrays, *element.singles))]
     parameters += [*(f"n{i}" for i in range(len(element.numbers))), "tiny"]
+    of_row = list(body(rule, element, "{}_[number, i]"))
+
+    def updating(gradient: str) -> list[str]:
+        # No view of a row: numba counts its references, which keeps LLVM from making the loop one of vectors.
+        return [line.replace("grad_[number, i]", gradient) for line in of_row]
+
     lines = [
         f"def {rule.type}({', '.join(parameters)}):",
         *head(element),
         "    at = 0",
         "    while at < order.size:",
-        "        number, grad_row = numbers[order[at]], value[order[at]]",
+        "        place = order[at]",
+        "        number = numbers[place]",
         "        at += 1",
-        "        if at < order.size and numbers[order[at]] == number:",
+        "        if at == order.size or numbers[order[at]] != number:",
         "            for i in range(work.size):",
-        "                work[i] = grad_row[i]",
-        "            grad_row = work",
+        *(f"                {line}" for line in updating("value[place, i]")),
+        "            continue",
+        "        for i in range(work.size):",
+        "            work[i] = value[place, i]",
         "        while at < order.size and numbers[order[at]] == number:",
         "            for i in range(work.size):",
         "                work[i] += value[order[at], i]",
         "            at += 1",
-        *(f"        {name}_row = {name}_[number]" for name in rule.arrays),
         "        for i in range(work.size):",
-        *(f"            {line}" for line in body(rule, element, "{}_row[i]")),
+        *(f"            {line}" for line in updating("work[i]")),
     ]
     return Loops("functions", text="\n".join(["", *lines, ""]))
 
