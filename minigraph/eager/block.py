@@ -167,9 +167,10 @@ class EagerBlock(Block):
         for slot, given in outputs.items():
             key.append(slot)
             for tensor in given if given.__class__ in _LISTS else (given,):
-                if tensor.__class__ is not Tensor or tensor.block is not self or tensor.tensor_type is not None:
+                if tensor.__class__ not in _TENSORS or tensor.block is not self:
                     raise _Unusual
-                key.append(None)
+                declared = tensor.tensor_type
+                key.append(declared if declared is None else (declared, tensor._persistable or tensor.is_data))
                 results.append(tensor)
         for name, value in attrs.items():
             key.append(name)
@@ -221,14 +222,16 @@ class EagerBlock(Block):
         for tensor, value, (tensor_type, is_static) in zip(results, values, call.results, strict=True):
             tensor.value = np.asarray(value) if isinstance(value, np.generic) else value
             tensor.tensor_type = tensor_type if is_static else type_of(value)
-            # A parameter keeps its flag: an operator that is not recorded may write one, and training goes on.
-            if not recorded and not isinstance(tensor, Parameter):
-                tensor.stop_gradient = True
-            tensor._origin = None
         if recorded:
             step = Step(call, inputs, results, caller_site())
             for i, tensor in enumerate(results):
                 tensor._origin = step, i
+            return
+        for tensor in results:
+            tensor._origin = None
+            # A parameter keeps its flag: an operator that is not recorded may write one, and training goes on.
+            if not isinstance(tensor, Parameter):
+                tensor.stop_gradient = True
 
     def _by_slot(self, given: Mapping[str, Any]) -> dict[str, list[Any]]:
         found = {}
