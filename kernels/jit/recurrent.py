@@ -14,7 +14,7 @@ from minigraph.kernels.jit.compiling import Loops
 from minigraph.kernels.jit.offers import numba_name, offer
 from minigraph.kernels.recurrent_sequences import GRUCell, LSTMCell, gru_by, lstm_by, lstm_grad_by
 
-_LOOPS = {kind: Loops(f"functions{kind[-2:]}", "recurrent") for kind in ("float32", "float64")}
+_LOOPS = {kind: Loops(f"functions{kind[-2:]}", "exponentials", "recurrent") for kind in ("float32", "float64")}
 
 _LEAST_UNITS = 16
 """Minimum size of a state for a loop: for less, the calls take longer than what they compute."""
