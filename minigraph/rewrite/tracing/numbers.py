@@ -1,24 +1,29 @@
 """Values that the states of a program compute for one feed, and how far they are apart.
 
 Operators are evaluated one by one, as the interpreter does. A result is kept and found again by what it was computed
-from, so a state costs no more than the operators that differ from those of the states before.
+from, and equal results are one object, so that a state costs little more than the operators whose results differ from
+those in the states before.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from hashlib import blake2b
+from itertools import chain
 from typing import Any, NamedTuple
 from zlib import crc32
 
 import numpy as np
 
 from minigraph.errors import MinigraphError
-from minigraph.ir import Operator, Variable
+from minigraph.ir import Operator, Program, Variable
+from minigraph.ir.operator import slot_names
 from minigraph.kernels.sparse_rows import dense
 from minigraph.opdef import EMPTY
 from minigraph.passes import FuseGlobalNorm, events
 from minigraph.passes.rewriting import is_random
-from minigraph.rewrite.tracing.snapshots import Snapshot
+from minigraph.rewrite.tracing.snapshots import Fields, OpState, Snapshot, fields_of_op, variable
 from minigraph.runtime.evaluate import evaluate
 from minigraph.runtime.place import CPUPlace
 from minigraph.runtime.scope import Scope, is_rows
@@ -65,6 +70,71 @@ class Computed(NamedTuple):
     errors: tuple[str, ...]
 
 
+class _Run(NamedTuple):
+    """What an operator computed in the latest state."""
+
+    fields: Fields
+    reads: Sequence[str]
+    given: Sequence[int]
+    """Each value that it read, as its `id`; all are kept."""
+    results: dict[str, Any] | str
+    """By name; an error, or nothing where an input is missing."""
+    written: dict[str, list[tuple[Operator, Any]]]
+    """The same with the operator, as lists that states share."""
+
+
+class _Source:
+    """Operators of a state to be evaluated, and their variables.
+
+    Attributes
+    ----------
+    ops : sequence of (Operator, tuple)
+        Operators of the traced program, with what their fields (`OpState`) were.
+    """
+
+    def __init__(self, state: Snapshot) -> None:
+        self.ops: Sequence[tuple[Operator, Fields]]
+        self.ops, self._variables = state.global_block()
+
+    @staticmethod
+    def of(state: Snapshot) -> _Source:
+        found = _Source(state)
+        is_plain = len(state.blocks) == 1 and "sqrt" not in {fields[0].type for _, fields in found.ops}
+        return found if is_plain else _Restored(state)
+
+    def variable(self, name: str) -> Variable:
+        """The variable of a name; a KeyError if there is none."""
+        return variable(*self._variables[name])
+
+    def operator(self, original: Operator, fields: OpState) -> Operator:
+        """The operator in a program of its own."""
+        block = Program().global_block()
+        for name in chain.from_iterable([*fields.inputs.values(), *fields.outputs.values()]):
+            if name in self._variables and name not in block.vars:
+                block.vars[name] = self.variable(name)
+        op = Operator(*fields)
+        op._block = block
+        return op
+
+
+class _Restored(_Source):
+    """Operators of a state with several blocks, or in which fluid's chain for a global norm may stand."""
+
+    def __init__(self, state: Snapshot) -> None:
+        program, originals = state.restored()
+        with events.unobserved():
+            FuseGlobalNorm().apply(program)  # part of what a program means, see `Interpreter`
+        self._block = program.global_block()
+        self._ops = {originals.get(op, op): op for op in self._block.ops}
+        self.ops = [(original, fields_of_op(op)) for original, op in self._ops.items()]
+
+    def variable(self, name: str) -> Variable:
+        return self._block.vars[name]
+
+    def operator(self, original: Operator, fields: OpState) -> Operator:
+        return self._ops[original]
+
+
 class Numbers:
     """Computes states for a feed.
 
@@ -84,6 +154,9 @@ class Numbers:
         self._place = CPUPlace()
         self._states: dict[Snapshot, Computed] = {}
         self._results: dict[Any, dict[str, Any] | str] = {}
+        self._runs: dict[Operator, _Run] = {}
+        self._equal: dict[Any, np.ndarray[Any, Any]] = {}
+        """Results by their contents."""
         self._seeds: dict[Any, int] = {}
         """Of a random operator, by itself and by the names that it writes: what a pass keeps draws the same again."""
 
@@ -100,11 +173,14 @@ class Numbers:
 
     def difference(self, before: Snapshot, after: Snapshot) -> ValueDifference | None:
         """Find the value that differs most among those that both states compute; None if there is none."""
-        old, new = self.of(before), self.of(after)
-        found = [
+        old, new = self.of(before).written, self.of(after).written
+        common = [name for name in new if name in old]
+        # The lists of a name are one object where nothing differs.
+        found = [ValueDifference(name, 0.0, 0.0) for name in common[:1]]
+        found += [
             compare(name, a, b)
-            for name in new.written if name in old.written
-            for a, b in _survivors(old.written[name], new.written[name])
+            for name in common if old[name] is not new[name]
+            for a, b in _survivors(old[name], new[name])
         ]  # fmt: skip
         return max(found, key=lambda each: each.largest, default=None)
 
@@ -137,54 +213,76 @@ class Numbers:
         return wrong
 
     def _compute(self, state: Snapshot) -> Computed:
-        program, originals = state.restored()
-        with events.unobserved():
-            FuseGlobalNorm().apply(program)  # part of what a program means, see `Interpreter`
-        block = program.global_block()
+        source = _Source.of(state)
         latest: dict[str, Any] = {}
         written: dict[str, list[tuple[Operator, Any]]] = {}
         errors: list[str] = []
 
         def read(name: str) -> Any:
-            if name not in latest and name in block.vars:
-                latest[name] = self._start_value(block.vars[name])
+            if name not in latest:
+                latest[name] = self._start_value(source.variable(name))
             return latest[name]
 
-        for op in block.ops:
-            original = originals.get(op, op)
-            results = self._evaluate(op, original, read)
-            if isinstance(results, str):
-                errors += [results] if results else []
-                for name in op.output_arg_names:
+        for original, fields in source.ops:
+            run = self._run(original, fields, source, read)
+            if isinstance(run.results, str):
+                errors += [run.results] if run.results else []
+                for name in slot_names(OpState._make(fields).outputs):
                     latest.pop(name, None)
                 continue
-            for name, value in results.items():
-                latest[name] = value
-                # A branch that was not taken has written None.
-                if value is not None and block.vars[name].kind is not VarKind.STEP_SCOPES:
-                    written.setdefault(name, []).append((original, value))
+            latest.update(run.results)
+            for name, values in run.written.items():
+                written[name] = [*written[name], *values] if name in written else values
         return Computed(written, {name: value for name, value in latest.items() if name in written}, tuple(errors))
 
-    def _evaluate(self, op: Operator, original: Operator, read: Callable[[str], Any]) -> dict[str, Any] | str:
-        """The results of an operator by name; an error, or nothing where an input is missing."""
-        draws = self._seed(op, original) if is_random(op.type) else 0
-        if op.definition.has_hidden_names:  # some of these need no value
-            return self._computed(op, read, draws)
-        try:
-            given = tuple([(name, id(read(name))) for name in op.input_arg_names])
-        except KeyError:
-            return ""
+    def _run(self, original: Operator, fields: Fields, source: _Source, read: Callable[[str], Any]) -> _Run:
+        """What an operator computes; the object of the state before where it read the same."""
+        known = self._runs.get(original)
+        if known is not None and known.fields is fields and known.given:
+            with suppress(KeyError):
+                if known.given == [id(read(name)) for name in known.reads]:
+                    return known
+        state = OpState._make(fields)
+        reads = slot_names(state.inputs)
+        given: Sequence[int] = ()
+        results: dict[str, Any] | str = ""
+        if state.definition.has_hidden_names:  # some of these need no value
+            results = self._computed(original, source.operator(original, state), read)
+        else:
+            try:
+                given = [id(read(name)) for name in reads]
+            except KeyError:
+                pass
+            else:
+                results = self._result(original, state, zip(reads, given, strict=True), source, read)
+        # A branch that was not taken has written None.
+        shown = {} if isinstance(results, str) else {
+            name: [(original, value)] for name, value in results.items()
+            if value is not None and source.variable(name).kind is not VarKind.STEP_SCOPES
+        }  # fmt: skip
+        run = self._runs[original] = _Run(fields, reads, given, results, shown)
+        return run
+
+    def _result(
+        self, original: Operator, fields: OpState, given: Iterable[tuple[str, int]], source: _Source,
+        read: Callable[[str], Any],
+    ) -> dict[str, Any] | str:  # fmt: skip
+        """The results of an operator by name; found again where one like it read the same."""
+        draws = self._seed(original, fields) if is_random(fields.definition.type) else 0
         key = (
-            op.type, tuple(op.inputs.items()), tuple(op.outputs.items()), str(sorted(op.attrs.items())), given, draws,
+            fields.definition.type, tuple(fields.inputs.items()), tuple(fields.outputs.items()),
+            str(sorted(fields.attrs.items())), tuple(given), draws,
         )  # fmt: skip
         if key not in self._results:
-            self._results[key] = self._computed(op, read, draws)
+            self._results[key] = self._computed(original, source.operator(original, fields), read)
         return self._results[key]
 
-    def _computed(self, op: Operator, read: Callable[[str], Any], draws: int) -> dict[str, Any] | str:
+    def _computed(self, original: Operator, op: Operator, read: Callable[[str], Any]) -> dict[str, Any] | str:
+        draws = self._seed(original, op) if is_random(op.type) else 0
         try:
             with np.errstate(all="ignore"):
-                return evaluate(op, read, self._place, self._place.rng(draws))
+                found = evaluate(op, read, self._place, self._place.rng(draws))
+            return {name: self._shared(value) for name, value in found.items()}
         except KeyError:
             return ""
         except Exception as error:
@@ -192,8 +290,15 @@ class Numbers:
                 raise
             return f"{op.type}: {error.message if isinstance(error, MinigraphError) else error}"
 
-    def _seed(self, op: Operator, original: Operator) -> int:
-        names = tuple(name for name in op.output_arg_names if name != EMPTY)
+    def _shared(self, value: Any) -> Any:
+        """An equal result of another operator, or of another state, if there is one."""
+        if not isinstance(value, np.ndarray) or value.dtype.hasobject:
+            return value
+        content = blake2b(value.tobytes()).digest()
+        return self._equal.setdefault((value.dtype, value.shape, content), value)
+
+    def _seed(self, original: Operator, fields: OpState | Operator) -> int:
+        names = tuple([name for name in chain.from_iterable(fields.outputs.values()) if name != EMPTY])
         seed = self._seeds.get(original, self._seeds.get(names))
         if seed is None:
             seed = crc32(" ".join(names).encode())

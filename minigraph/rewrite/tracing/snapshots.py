@@ -56,7 +56,7 @@ _PARAMETER = (*_VARIABLE, *Parameter.__slots__)
 _NAMES: dict[type, tuple[str, ...]] = {Variable: _VARIABLE, Parameter: _PARAMETER}
 _NAME, _TYPE, _PERSISTABLE, _IS_DATA = map(_VARIABLE.index, ("name", "tensor_type", "_persistable", "is_data"))
 _INPUTS, _OUTPUTS = map(OpState._fields.index, ("inputs", "outputs"))
-_op_fields = attrgetter(*OpState._fields)
+fields_of_op = attrgetter(*OpState._fields)
 _variable_fields = attrgetter(*_VARIABLE)
 _parameter_fields = attrgetter(*_PARAMETER)
 
@@ -84,7 +84,7 @@ class _BlockState:
             variables, fields, sizes = before.vars, before.var_fields, before.sizes
         ops = block.ops[:]
         indices = block.idx, block.parent_idx, block.forward_block_idx
-        return cls(indices, ops, list(map(_op_fields, ops)), variables, fields, dict(block.first_names), sizes)
+        return cls(indices, ops, list(map(fields_of_op, ops)), variables, fields, dict(block.first_names), sizes)
 
     def holds(self, other: _BlockState) -> bool:
         return (
@@ -243,6 +243,12 @@ class Snapshot:
             block.sizes.update({**self._sizes(self.blocks[parent], batch), **own} if parent >= 0 else own)
         return block.sizes
 
+    def global_block(self) -> tuple[list[tuple[Operator, Fields]], dict[str, tuple[Variable, Fields]]]:
+        """The operators of the global block and its variables by name, with what their fields were."""
+        block = self.blocks[0]
+        variables = zip(block.vars, block.var_fields, strict=True)
+        return list(zip(block.ops, block.op_fields, strict=True)), {each[1][_NAME]: each for each in variables}
+
     def program(self) -> Program:
         """Make a program in this state, whose operators have their source lines."""
         return self.restored()[0].clone()
@@ -256,7 +262,7 @@ class Snapshot:
         for block, state in zip(program.blocks, self.blocks, strict=True):
             block.forward_block_idx = state.indices[2]
             for var, fields in zip(state.vars, state.var_fields, strict=True):
-                twin = block.vars[fields[_NAME]] = _variable(var, fields)
+                twin = block.vars[fields[_NAME]] = variable(var, fields)
                 twin.block = block
             block.first_names.update(state.first_names)
             twins = [Operator(*fields) for fields in state.op_fields]
@@ -308,14 +314,14 @@ class Edits:
         found = _Patch([], [])
         for op in self.ops:
             block = op._block if op._block is not None and op._block.program is program else None
-            found.ops.append((-1 if block is None else block.idx, op, op._prev, _op_fields(op)))
+            found.ops.append((-1 if block is None else block.idx, op, op._prev, fields_of_op(op)))
         for block, name in self.names:
             var = block.vars.get(name)
             found.variables.append((block.idx, name, var, () if var is None else _fields_of(var)))
         return found
 
 
-def _variable(var: Variable, fields: Fields) -> Variable:
+def variable(var: Variable, fields: Fields) -> Variable:
     """The variable as it was when its fields were these, in no block."""
     twin = type(var).__new__(type(var))
     for name, value in zip(_NAMES[type(var)], fields, strict=True):
@@ -372,7 +378,7 @@ class Texts:
             declared = {name: pending.pop(name) for name in names if name in pending}
             types = [fields for _, fields in declared.values()]
             if known is None or known[0] != fields or known[1].block != index or known[2] != types:
-                twins = {name: _variable(var, fields) for name, (var, fields) in declared.items()}
+                twins = {name: variable(var, fields) for name, (var, fields) in declared.items()}
                 text = f"  {Operator(*fields).line(twins)}"
                 line = Line(op, text, index, OpState._make(fields), slot_names(fields[_INPUTS]), names)
                 known = self._ops[op] = fields, line, types
@@ -381,7 +387,7 @@ class Texts:
     def _declaration(self, var: Variable, fields: Fields, block: int) -> Line:
         known = self._vars.get(id(var))
         if known is None or known[0] != fields:
-            twin = _variable(var, fields)
+            twin = variable(var, fields)
             line = Line(var, f"  {twin.keyword} {twin.declaration()}", block, None, (), (twin.name,))
             known = self._vars[id(var)] = fields, line
         return known[1]
