@@ -4,6 +4,7 @@ import threading
 import time
 
 import pytest
+from exact_rules import square
 from hypothesis import given, settings
 from networks import Network
 from traced import Doubled, X, chain
@@ -16,7 +17,8 @@ from minigraph.passes import LOWERING, CleanUp, FuseElementwise, RemoveDeadOps, 
 from minigraph.passes.base import Pass
 from minigraph.rewrite.random_programs.recipes import build
 from minigraph.rewrite.strategies import recipes, trainings
-from minigraph.rewrite.tracing import Track
+from minigraph.rewrite.tracing import Track, numbers
+from minigraph.runtime.evaluate import evaluate
 
 
 def check_replay(trace):
@@ -207,6 +209,22 @@ def test_the_first_wrong_step_is_found_among_many():
     assert wrong.difference.name == "scale_0.tmp_0"
     assert wrong.difference.largest == pytest.approx(0.5)
     assert wrong.difference.relative == pytest.approx(1.0)
+
+
+def test_what_computes_the_same_is_computed_once(monkeypatch):
+    main = fluid.Program()
+    with fluid.program_guard(main), fluid.unique_name.guard():
+        value = fluid.data("x", [None, 4])
+        for _ in range(20):
+            value = layers.tanh(layers.square(value))
+    main.roots = (value.name,)
+    with rewrite.trace(main, feed={"x": X}) as trace:
+        square.apply(main)
+    evaluated = []
+    monkeypatch.setattr(numbers, "evaluate", lambda op, *rest: evaluated.append(op.type) or evaluate(op, *rest))
+    assert trace.steps[-1].difference.largest == 0 and len(evaluated) == 40 + 1
+    assert all(step.difference.largest == 0 for step in trace.steps[1:])
+    assert evaluated.count("elementwise_mul") == 20 and len(evaluated) == 60
 
 
 def test_a_dropped_fetch_is_wrong():
