@@ -44,7 +44,7 @@ from minigraph.support.nest import flatten, map_structure
 from minigraph.support.public import public, refuse_unknown_names
 from minigraph.types import DType
 
-__all__ = ["BeamSearchDecoder", "Decoder", "dynamic_decode", "gather_tree"]
+__all__ = ["BeamSearchDecoder", "Decoder", "beam_search", "beam_search_decode", "dynamic_decode", "gather_tree"]
 
 
 @layer
@@ -73,6 +73,99 @@ def gather_tree(ids: Variable, parents: Variable) -> Variable:
     [[[2, 2]], [[6, 1]]]
     """
     return constant(emit("gather_tree", Ids=check_variable(ids, "gather_tree: ids"), Parents=parents))
+
+
+@layer
+def beam_search(
+    pre_ids: Variable,
+    pre_scores: Variable,
+    ids: Variable | None,
+    scores: Variable,
+    beam_size: int,
+    end_id: int,
+    level: int = 0,
+    is_accumulated: bool = True,
+    name: str | None = None,
+    return_parent_idx: bool = False,
+) -> tuple[Variable, ...]:
+    """A step of a beam search over tensors of sequences: the `beam_size` best continuations of each source.
+
+    Parameters
+    ----------
+    pre_ids, pre_scores : Variable, int64[rows, 1] and float32[rows, 1]
+        The last tokens of the beams, and their scores.
+    ids : Variable, int64[rows, candidates], or None
+        Tokens to continue them by. Default: the numbers of the columns of `scores`.
+    scores : Variable, float32[rows, candidates] with sequences
+        The score of each beam with each token, or with ``is_accumulated=False`` the probability of the token.
+    end_id : int
+        The token that ends a sequence.
+    level : int
+        Which level of the lengths of `scores` says what rows belong to a source.
+    return_parent_idx : bool
+        Return the row that each continues, too, int32[selected].
+
+    Returns
+    -------
+    tuple of Variable
+        The tokens selected and their scores, [selected, 1], with two levels of lengths, as `beam_search_decode` reads
+        them from arrays.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import minigraph as fluid
+    >>> with fluid.program_guard(fluid.Program()):
+    ...     last, total = fluid.data("last", [None, 1], "int64", 2), fluid.data("total", [None, 1], lod_level=2)
+    ...     scores = fluid.data("scores", [None, 3], lod_level=2)
+    ...     best, _ = beam_search(last, total, None, scores, beam_size=2, end_id=0)
+    ...     levels, place = [[1], [1]], fluid.CPUPlace()
+    ...     rows = (np.array([[1]]), np.zeros((1, 1), "float32"), np.array([[0.1, 0.5, 0.4]], "float32"))
+    ...     feed = zip(("last", "total", "scores"), rows)
+    ...     feed = {name: fluid.create_lod_tensor(each, levels, place) for name, each in feed}
+    ...     (found,) = fluid.Executor().run(feed=feed, fetch_list=[best], return_numpy=False)
+    >>> np.array(found).tolist(), found.recursive_sequence_lengths()
+    ([[1], [2]], [[1], [2]])
+    """
+    helper = LayerHelper("beam_search", name)
+    inputs = {"pre_ids": check_variable(pre_ids, "beam_search: pre_ids"), "pre_scores": pre_scores, "scores": scores}
+    if ids is not None:
+        inputs["ids"] = ids
+    slots = ("selected_scores", "selected_ids", "parent_idx")
+    outputs = {slot: helper.temporary(stop_gradient=True) for slot in slots}
+    attrs = {"level": level, "beam_size": beam_size, "end_id": end_id, "is_accumulated": is_accumulated}
+    helper.append("beam_search", inputs, outputs, attrs)
+    results = outputs["selected_ids"], outputs["selected_scores"], outputs["parent_idx"]
+    return results if return_parent_idx else results[:2]
+
+
+@layer
+def beam_search_decode(
+    ids: Variable, scores: Variable, beam_size: int, end_id: int, name: str | None = None
+) -> tuple[Variable, Variable]:
+    """The sequences that a beam search has found, best first, and the score of each after each token.
+
+    Parameters
+    ----------
+    ids, scores : Variable
+        Arrays of what `beam_search` selected in each step.
+    beam_size, end_id : int
+        As of `beam_search`.
+
+    Returns
+    -------
+    tuple of Variable
+        Tokens, int64[tokens], and scores with two levels of lengths: the sequences of each source, `beam_size`, and the
+        tokens of each sequence.
+    """
+    helper = LayerHelper("beam_search_decode", name)
+    for array in (ids, scores):
+        if check_variable(array, "beam_search_decode").kind is not VarKind.LOD_TENSOR_ARRAY:
+            raise WrongTypeError(f"beam_search_decode: ids and scores must be arrays, got {array}")
+    outputs = {slot: helper.temporary(stop_gradient=True) for slot in ("SentenceIds", "SentenceScores")}
+    attrs = {"beam_size": beam_size, "end_id": end_id}
+    helper.append("beam_search_decode", {"Ids": ids, "Scores": scores}, outputs, attrs)
+    return outputs["SentenceIds"], outputs["SentenceScores"]
 
 
 @public

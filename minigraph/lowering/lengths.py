@@ -272,7 +272,10 @@ _OF_THEIR_OWN = {
 @cache
 def _with_lengths(definition: OpDef, given: Names, new: int) -> OpDef:
     """The definition with slots for the lengths that the kernel gets and makes."""
-    inputs = (*definition.inputs, *[Slot(name, duplicable=True, dispensable=True) for name in given])
+    # The lengths of an array of tensors are arrays, too.
+    slots = [definition.input_slots[name.removesuffix(_MARK)] for name in given]
+    levels = [Slot(n, True, True, takes_arrays=slot.takes_arrays) for n, slot in zip(given, slots, strict=True)]
+    inputs = (*definition.inputs, *levels)
     outputs = (*definition.outputs, *[Slot(_MARK, duplicable=True)] * bool(new))
     count = len(definition.inputs)
 

@@ -48,7 +48,7 @@ _NAMES = {
         lstm basic_gru basic_lstm BasicGRUUnit BasicLSTMUnit
     """,
     _DECODING: """
-        beam_search beam_search_decode BeamSearchDecoder InitState StateCell TrainingDecoder
+        BeamSearchDecoder InitState StateCell TrainingDecoder
     """,
     _DETECTION: """
         anchor_generator bipartite_match box_clip box_coder box_decoder_and_assign collect_fpn_proposals

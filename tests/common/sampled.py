@@ -17,6 +17,7 @@ WITHOUT_SAMPLES = {
     "while": "layers/test_loops.py",  # runs a block, like the next two
     "recurrent": "layers/test_recurrent_networks.py",
     **dict.fromkeys(("sequence_pool", "join_offsets"), "executor/test_lengths.py"),  # rows of arrays have no lengths
+    **dict.fromkeys(("beam_search", "beam_search_decode"), "layers/test_decoding.py"),
     **dict.fromkeys(
         (
             *("sequence_softmax", "sequence_expand", "sequence_expand_as", "sequence_concat", "sequence_slice"),
@@ -113,6 +114,7 @@ WITHOUT_SECOND_GRADIENT = {
             *("sequence_slice", "sequence_reverse", "sequence_reshape", "sequence_pad", "sequence_unpad"),
             *("sequence_scatter", "sequence_conv", "lod_reset", "lstm", "lstmp", "gru", "lod_tensor_to_array"),
             *("array_to_lod_tensor", "shrink_rnn_memory", "reorder_lod_tensor_by_rank", "im2sequence"),
+            *("linear_chain_crf", "warpctc"),
         ),
         "fluid has no second gradients of sequences",
     ),

@@ -295,5 +295,108 @@ for _i, (_m, _n, _lengths, _others) in enumerate(
             )
 
 
+# Beam search over tensors of sequences
+
+
+def beams(name, spec, *lengths):
+    return Rows(Draw(name)(spec), *lengths)
+
+
+for _i, (_ends, _lengths, _options) in enumerate(
+    [
+        ([1, 2, 3, 4], ([2, 2], [1, 1, 1, 1]), {}),
+        ([1, 0, 3, 4], ([2, 2], [1, 1, 1, 1]), {"beam_size": 3}),
+        ([1, 0, 0, 0], ([2, 2], [1, 1, 1, 1]), {}),
+        ([1, 2, 3, 4], ([1, 3], [1, 0, 2, 1]), {"is_accumulated": False}),
+        ([1, 2, 0, 4], ([1, 2, 1], [1, 1, 1, 1]), {"beam_size": 1}),
+    ]
+):
+    for _has_ids in (True, False):
+        case(
+            f"beam_search_{_i}_{_has_ids}",
+            lambda L, before, total, ids, scores, _o=_options, _h=_has_ids: L.beam_search(
+                before,
+                total,
+                ids if _h else None,
+                scores,
+                **dict({"beam_size": 2, "end_id": 0}, **_o),
+                return_parent_idx=True,
+            ),
+            gradients=False,
+            before=Rows(np.array(_ends)[:, None], *_lengths),
+            total=beams(f"totals_{_i}", "p 4,1", *_lengths),
+            ids=beams(f"ids_{_i}", "i0:9 4,3", *_lengths),
+            scores=beams(f"scores_{_i}", "p 4,3", *_lengths),
+        )
+
+
+def found(layers, beam_size, **steps):
+    count = len(steps) // 2
+    arrays = [layers.create_array("int64"), layers.create_array("float32")]
+    for step in range(count):
+        index = layers.fill_constant([1], "int64", step)
+        for array, kind in zip(arrays, ("ids", "scores")):
+            layers.array_write(steps[f"{kind}{step}"], index, array)
+    return layers.beam_search_decode(arrays[0], arrays[1], beam_size, 0)
+
+
+_STEPS = [
+    ([2, 3], ([1, 1], [1, 1])),
+    ([4, 5, 6, 0], ([1, 1], [2, 2])),
+    ([1, 7, 8, 0], ([2, 2], [0, 2, 1, 1])),
+    ([3, 0, 5, 0], ([2, 2], [1, 1, 1, 1])),
+    ([0, 0], ([2, 2], [1, 1, 0, 0])),
+]
+for _count in (1, 2, 3, 4, 5):
+    _given = {}
+    for _step, (_ids, _lengths) in enumerate(_STEPS[:_count]):
+        _given[f"ids{_step}"] = Rows(np.array(_ids)[:, None], *_lengths)
+        _given[f"scores{_step}"] = beams(f"found_{_step}", f"p {len(_ids)},1", *_lengths)
+    case(
+        f"beam_search_decode_{_count}",
+        lambda L, _b=1 if _count == 1 else 2, **steps: found(L, _b, **steps),
+        gradients=False,
+        **_given,
+    )
+
+
+def translated(layers, state, first, total, beam_size=2, steps=5):
+    """The decoder of the book on translation: arrays of tensors of sequences, and a loop."""
+    L, fluid = layers, fluid_of(layers)
+
+    def attr(name):
+        return fluid.ParamAttr(name=name, initializer=waves(L))
+
+    counter, last = L.zeros([1], "int64", force_cpu=True), L.fill_constant([1], "int64", steps)
+    states, ids, scores = (L.array_write(x, counter) for x in (state, first, total))
+    condition = L.less_than(counter, last)
+    with L.While(condition).block():
+        before, state, total = (L.array_read(array, counter) for array in (ids, states, scores))
+        state = L.sequence_expand(state, total)
+        word = L.embedding(before, [7, 6], param_attr=attr("embedding"))
+        state = L.fc([state, word], 6, act="tanh", param_attr=[attr("of_state"), attr("of_word")], bias_attr=False)
+        probability = L.fc(L.lod_reset(state, total), 7, act="softmax", param_attr=attr("of_scores"), bias_attr=False)
+        best, indices = L.topk(probability, 4)
+        sums = L.elementwise_add(L.log(best), L.reshape(total, [-1]), axis=0)
+        tokens, total = L.beam_search(before, total, indices, sums, beam_size, 0, level=0)
+        L.increment(counter, 1)
+        for x, array in ((state, states), (tokens, ids), (total, scores)):
+            L.array_write(x, counter, array)
+        goes_on = L.logical_not(L.is_empty(tokens))
+        L.logical_and(L.less_than(counter, last), goes_on, out=condition)
+    return L.beam_search_decode(ids, scores, beam_size, 0)
+
+
+for _beams in (1, 2, 3):
+    case(
+        f"book_translation_{_beams}",
+        lambda L, state, first, total, _b=_beams: translated(L, state, first, total, _b),
+        gradients=False,
+        state="f 3,6",
+        first=Rows(np.array([[1], [2], [3]]), [1, 1, 1], [1, 1, 1]),
+        total=Rows(np.zeros((3, 1), "float32"), [1, 1, 1], [1, 1, 1]),
+    )
+
+
 if __name__ == "__main__":
     golden_layers.record(FOLDER, CASES)

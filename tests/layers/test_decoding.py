@@ -3,10 +3,11 @@
 import numpy as np
 import pytest
 from golden_decoding import Network
+from lengths import run_both
 
 import minigraph as fluid
 from minigraph import layers
-from minigraph.errors import ExecutionError, ProgramError, WrongTypeError
+from minigraph.errors import ExecutionError, OpError, ProgramError, WrongTypeError
 
 
 class Cell(layers.RNNCell):
@@ -102,3 +103,31 @@ def test_what_cannot_be_decoded_is_refused():
         ids = fluid.dygraph.to_variable(np.zeros((2, 1, 2), "int64"))
         with pytest.raises(ExecutionError, match=r"Parents must be in \[0, 2\)"):
             layers.gather_tree(ids, ids + 2)
+
+
+def rows(array, *lengths):
+    return fluid.create_lod_tensor(np.array(array), list(lengths), fluid.CPUPlace())
+
+
+def test_a_source_whose_beams_had_all_ended_has_none_any_more(new_program):
+    last, total = fluid.data("last", [None, 1], "int64", 2), fluid.data("total", [None, 1], lod_level=2)
+    scores = fluid.data("scores", [None, 3], lod_level=2)
+    fetched = layers.beam_search(last, total, None, scores, 2, 0, return_parent_idx=True)
+    lengths = [2, 1], [1, 1, 1]
+    feed = {"last": rows([[0], [0], [0]], *lengths), "total": rows(np.ones((3, 1), "float32"), *lengths)}
+    feed["scores"] = rows(np.ones((3, 3), "float32"), *lengths)
+    ids, sums, parents = run_both(*fetched, feed=feed)
+    assert (ids.shape(), sums.shape(), parents.shape()) == ([0, 1], [0, 1], [0])
+    assert ids.lod() == sums.lod() == [[0, 2, 3], [0, 0, 0, 0]]
+
+
+def test_a_search_over_tensors_without_sequences_is_refused(new_program):
+    ids, scores = fluid.data("ids", [None, 1], "int64"), fluid.data("scores", [None, 1])
+    with pytest.raises(WrongTypeError, match="ids and scores must be arrays"):
+        layers.beam_search_decode(ids, scores, 2, 0)
+    with pytest.raises(OpError, match="beam_size must be positive, got 0"):
+        layers.beam_search(ids, scores, None, scores, 0, 1)
+    best, _ = layers.beam_search(ids, scores, None, scores, 2, 1)
+    feed = {"ids": np.zeros((2, 1), "int64"), "scores": np.zeros((2, 1), "float32")}
+    with pytest.raises(ExecutionError, match="beam_search: scores = scores has no sequences"):
+        fluid.Executor().run(feed=feed, fetch_list=[best])
