@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from minigraph.autodiff.overwritten import Overwritten, is_copy
-from minigraph.errors import ProgramError
+from minigraph.errors import OpError, ProgramError
 from minigraph.ir import Block, Operator, Role, Variable
 from minigraph.opdef import EMPTY
 from minigraph.passes.fuse_global_norm import FuseGlobalNorm
@@ -296,7 +296,11 @@ class Rewriting:
                 )  # fmt: skip
         elif sum(size < 0 for size in shape) <= 1:
             return self.emit("reshape2", X=x, shape=list(shape))
-        assert of is not None, f"{self.op.type}: nothing has the shape {list(shape)}"
+        if of is None:
+            raise OpError(
+                f"{self.op.type}: the gradient of the gradient needs the shape {list(shape)}", site=self.op.site,
+                hint="Declare the inputs with at most one unknown size.",
+            )  # fmt: skip
         return self.emit("reshape2", X=x, Shape=self.emit("shape", Input=of), shape=list(shape))
 
     def count(self, x: Variable, axes: Sequence[int]) -> Variable:
