@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, ClassVar
 
-from minigraph.passes.rules import Match, Rule, Rules, attr, gradient_of, op, rule
+from minigraph.passes.rules import Match, Rule, Rules, attr, op, rule, with_gradients
 from minigraph.types import DType
 
 _NO_LABEL = -(1 << 31)
@@ -67,8 +67,7 @@ def _losses(is_hot_first: bool) -> Iterator[Rule]:
         return op("softmax_with_cross_entropy", **given, outputs=["Softmax", "Loss"])[1]
 
     for each in (log_of_softmax, log_softmax, by_hand):
-        yield each
-        yield gradient_of(each, "x", with_results=True)
+        yield from with_gradients(each, "x", with_results=True)
 
 
 class FindCrossEntropy(Rules):

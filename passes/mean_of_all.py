@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from math import isclose, prod
 from typing import Any, ClassVar
 
-from minigraph.passes.rules import Match, Rules, attr, gradient_of, op, rule
+from minigraph.passes.rules import Match, Rules, attr, op, rule, with_gradients
 from minigraph.types import DType
 
 
@@ -57,4 +57,4 @@ class MeanOfAll(Rules):
 
     changes_rounding: ClassVar[bool] = True
 
-    rules = (_mean, _divided, gradient_of(_mean, "x"), gradient_of(_divided, "x"))
+    rules = (*with_gradients(_mean, "x"), *with_gradients(_divided, "x"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, ClassVar
 
-from minigraph.passes.rules import Match, Rules, attr, gradient_of, marked, op, rule
+from minigraph.passes.rules import Match, Rules, attr, marked, op, rule, with_gradients
 from minigraph.types import DType
 
 
@@ -58,8 +58,4 @@ class ScaleIntoMatmul(Rules):
 
     changes_rounding: ClassVar[bool] = True
 
-    rules = tuple(
-        each
-        for forward in (_of_x, _of_y, _of_result)
-        for each in (forward, *(gradient_of(forward, *wanted) for wanted in ("xy", "x", "y")))
-    )
+    rules = (*with_gradients(_of_x, *"xy"), *with_gradients(_of_y, *"xy"), *with_gradients(_of_result, *"xy"))

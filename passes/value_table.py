@@ -290,6 +290,10 @@ class ValueTable:
         name = value[0]
         return value == self._numbered(name, 1) and not self.readers.get(_value((name, 0)))
 
+    def is_only(self, value: Value) -> bool:
+        """Whether the name of a written value has no other value."""
+        return self.is_first(value) and len(self._written_at(value.name)) == 1
+
     def _place(self, op: Operator | None) -> float:
         """Return the position of an operator; None is the end of the block."""
         return inf if op is None else self.position[op]

@@ -176,6 +176,25 @@ class Values(ValueTable):
         for use in uses:
             self._set_input(use, new)
 
+    def set_attr(self, op: Operator, name: str, value: Any) -> None:
+        """Change an attribute, and with it the types of the results.
+
+        Raises
+        ------
+        RewriteError
+            If a result gets another type, and its name has other values, too.
+        """
+        self._require(op)
+        results = {name: self._declared_type(name) for name in op.output_arg_names}
+        with all_or_nothing():
+            op.set_attr(name, value)
+            self.block.infer(op)
+            require_same_types(
+                op, {name: old for name, old in results.items() if not self.is_only(self.written(name, op))}
+            )
+        self._types.clear()
+        self._version = self.block.program.version
+
     def erase(self, op: Operator) -> None:
         """Remove an operator whose results nobody reads.
 

@@ -7,7 +7,19 @@ from typing import TYPE_CHECKING
 
 from minigraph.errors import PassError, RewriteError, RuleError
 from minigraph.passes.base import Pass, Pipeline
-from minigraph.passes.rules import Match, Rule, Rules, WhyNot, attr, gradient_of, marked, op, rule, value
+from minigraph.passes.rules import (
+    Match,
+    Rule,
+    Rules,
+    WhyNot,
+    attr,
+    gradient_of,
+    marked,
+    op,
+    rule,
+    value,
+    with_gradients,
+)
 from minigraph.passes.values import Use, Value
 from minigraph.rewrite.tracing import Step, Trace, trace
 from minigraph.rewrite.values import Values
@@ -46,6 +58,7 @@ __all__ = [
     "score",
     "trace",
     "value",
+    "with_gradients",
 ]
 
 refuse_unknown_names(  # those that draw programs are imported when they are asked for

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Iterable, Sequence
-from itertools import chain
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain, combinations
 from typing import Any
 
 from minigraph import unique_name
@@ -27,8 +27,8 @@ def gradient_of(rule: Rule, *wanted: str, with_results: bool = False) -> Rule:
     Parameters
     ----------
     rule : Rule
-        A rule that has its conditions and its replacement. Both fragments return one value, whose gradient is the
-        placeholder `d`.
+        A rule that has its conditions, and its replacement or an edit. Fragments return one value, whose gradient is
+        the placeholder `d`.
     *wanted : str
         Placeholders whose gradients are computed.
     with_results : bool
@@ -65,15 +65,26 @@ def gradient_of(rule: Rule, *wanted: str, with_results: bool = False) -> Rule:
       data d: float32[1]
       x@GRAD: float32[2] = mean_grad(X=x, Out@GRAD=d)
     """
-    if rule._replacement is None:
+    if rule._replacement is None and rule._edit is None:
         raise RuleError(
             f"{rule.name} has no replacement", site=rule.site, hint=f"Decorate one with @{rule.name}.to first."
         )
     made = Rule(_differentiated(rule.function, wanted, with_results), rule.changes_rounding)
     made.differentiates, made.has_gradients = rule, with_results
     made._conditions = rule._conditions
-    made.to(_differentiated(rule._replacement, wanted, with_results))
+    made._edit = rule._edit
+    if rule._replacement is not None:
+        made.to(_differentiated(rule._replacement, wanted, with_results))
     return made
+
+
+@public
+def with_gradients(rule: Rule, *wanted: str, with_results: bool = False) -> Iterator[Rule]:
+    """Yield a rule and those of its gradients by all `wanted` placeholders, and by fewer of them; see `gradient_of`."""
+    yield rule
+    for count in range(len(wanted), 0, -1):
+        for each in combinations(wanted, count):
+            yield gradient_of(rule, *each, with_results=with_results)
 
 
 def _differentiated(function: Callable[..., Any], wanted: Sequence[str], with_results: bool) -> Callable[..., Any]:

@@ -68,6 +68,12 @@ class Match:
         """Matched operators that a replacement takes the place of."""
         return frozenset(self.ops) - self.kept
 
+    @property
+    def inner(self) -> list[Value]:
+        """The values that matched operators make besides the results."""
+        made = [self.values.written(name, op) for op in self.ops for name in op.output_arg_names]
+        return [value for value in made if value not in self.results]
+
     def value(self, name: str) -> Any:
         """The value that a placeholder stands for: a `Value`, a tuple of several, None if it is left out."""
         return self._found[self.pattern.numbers[name]]

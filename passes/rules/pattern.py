@@ -11,7 +11,9 @@ from minigraph.ir.role import Role
 from minigraph.passes.rules.fragments import Attr, Hole, Node, Operand, Result, site_of, traced
 from minigraph.support.signatures import parameter_names
 
-_RESERVED = frozenset({"gone", "kept", "m", "ops", "pattern", "place", "results", "value", "values"})
+_RESERVED = frozenset(
+    {"gone", "gradients_place", "inner", "kept", "m", "ops", "pattern", "place", "results", "value", "values"}
+)
 
 
 class Slot(NamedTuple):

@@ -8,7 +8,7 @@ from minigraph import rewrite
 from minigraph.errors import RuleError
 from minigraph.ir import Program
 from minigraph.ir.verifier import verify
-from minigraph.passes.rules import attr, gradient_of, op, rule
+from minigraph.passes.rules import attr, gradient_of, op, rule, with_gradients
 from minigraph.types import DType
 
 
@@ -97,3 +97,43 @@ def test_a_rule_without_replacement_has_no_gradient():
 def test_random_programs_keep_their_values():
     for with_results in (False, True):
         assert rewrite.check(gradient_of(squared(), "x", with_results=with_results), programs=60) is None
+
+
+def test_there_is_a_rule_for_each_choice_of_gradients():
+    @rule
+    def product(x, y):
+        return op("matmul", X=x, Y=y)
+
+    @product.to
+    def _(x, y):
+        return op("mul", X=x, Y=y)
+
+    rules = list(with_gradients(product, "x", "y"))
+    assert rules[0] is product
+    assert [len(each.pattern.returned) for each in rules[1:]] == [2, 1, 1]
+
+
+def test_an_edit_is_that_of_the_gradient_too():
+    @rule
+    def halved(x):
+        return op("elementwise_mul", X=op("scale", X=x, scale=0.5), Y=x)
+
+    @halved.edit
+    def _(m):
+        for each in m.ops:
+            if each.type == "scale":
+                m.values.set_attr(each, "scale", 2.0)
+        return True
+
+    text = """
+        block 0
+          data x: float32[2]
+          data d: float32[2]
+          s: float32[2] = scale(X=x) {scale=0.5}
+          y: float32[2] = elementwise_mul(X=s, Y=x)
+          X@GRAD=s@GRAD: float32[2], Y@GRAD=x@RENAME: float32[2] = elementwise_mul_grad(X=s, Y=x, Out@GRAD=d)
+          t: float32[2] = scale(X=s@GRAD) {scale=0.5}
+          x@GRAD: float32[2] = sum(X=[x@RENAME, t])
+    """
+    found = lines(gradient_of(halved, "x", with_results=True), text, "y", "x@GRAD")
+    assert [each for each in found if "scale=2.0" in each] == [found[0], found[3]]

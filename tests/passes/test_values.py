@@ -464,3 +464,23 @@ def test_a_role_among_the_attributes_is_that_of_the_new_operator():
     values, first, *_ = values_of(TWICE, "z")
     after = {"X": values.output(first, "Out")}
     assert values.insert("relu", after, attrs={"op_role": Role.BACKWARD}, after=first).role == Role.BACKWARD
+
+
+def test_an_attribute_changes_the_types_of_the_results():
+    text = """
+        block 0
+          data x: float32[2, 3, 4]
+          Out=t: float32[2, 4, 3], XShape=s: float32[0, 2, 3, 4] = transpose2(X=x) {axis=[0, 2, 1]}
+          y: float32[2, 4, 3] = relu(X=t)
+    """
+    program = fluid.Program.parse(inspect.cleandoc(text))
+    program.roots = ("y",)
+    values = Values(program)
+    transpose, relu = program.global_block().ops
+    values.set_attr(transpose, "axis", [1, 0, 2])
+    assert values.type_of(values.input(relu, "X")).shape == program.global_block().var("t").shape == (3, 2, 4)
+    program = fluid.Program.parse(inspect.cleandoc(text) + "\n  t = scale(X=t)")
+    before = str(program)
+    with pytest.raises(RewriteError, match="makes t float32"):
+        Values(program).set_attr(program.global_block().ops[0], "axis", [1, 0, 2])
+    assert str(program) == before
