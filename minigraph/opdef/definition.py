@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -20,7 +20,7 @@ from minigraph.opdef.attr_types import CONVERTERS
 from minigraph.opdef.gradient_context import BlockGrad, GradRule
 from minigraph.opdef.lengths import Count, Word, word_of
 from minigraph.support.signatures import parameter_names
-from minigraph.support.sizes import OpenSize, key_of
+from minigraph.support.sizes import OpenSize
 from minigraph.types import TensorType
 
 SUB_BLOCK = "sub_block"
@@ -247,12 +247,21 @@ class OpDef:
         self, inputs: tuple[tuple[str, tuple[TensorType | None, ...]], ...], attrs: Mapping[str, Any]
     ) -> Mapping[str, tuple[Any, ...]]:
         """`inferred` of types with open sizes; the cache is that of their dimensions, which note what is asked."""
-        types = [each for _, of_slot in inputs for each in of_slot if each is not None]
-        keys = [(each.dtype, each.kind, *map(key_of, each.shape)) for each in types]
-        slots = [(slot, *[each is None for each in of_slot]) for slot, of_slot in inputs]
-        key = self.type, *slots, *keys, *attrs.items()
-        sizes: Iterator[Any] = (size for each in types for size in each.shape)
-        cache = next(size.dimensions.cache for size in sizes if type(size) is OpenSize)
+        cache: dict[Any, Any] = {}
+        parts: list[Any] = [self.type, *attrs.items()]
+        for slot, of_slot in inputs:
+            parts.append(slot)
+            for each in of_slot:
+                if each is None:
+                    parts.append(None)
+                    continue
+                parts += (each.dtype, each.kind, len(each.shape))
+                sizes: tuple[Any, ...] = each.shape
+                for size in sizes:
+                    if type(size) is OpenSize:
+                        cache, size = size.dimensions.cache, size.key
+                    parts.append(size)
+        key = tuple(parts)
         found: Mapping[str, tuple[Any, ...]] | None = cache.get(key)
         if found is None:
             found = cache[key] = self._infer_types(dict(inputs), attrs)

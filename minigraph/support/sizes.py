@@ -71,7 +71,7 @@ class OpenDimensions:
         self._values = values
         self._products: dict[tuple[int, ...], _Product] = {}
         self.cache: dict[Any, Any] = {}
-        """What was computed for such sizes, by keys with `key_of` them."""
+        """What was computed for such sizes, by keys that have each size's `key`."""
         self._sizes: dict[tuple[int, tuple[int, ...]], OpenSize] = {}
 
     def size(self, number: int) -> OpenSize:
@@ -221,11 +221,6 @@ class OpenSize:
 def is_closed(shape: Sequence[Any]) -> bool:
     """Whether a shape has no open sizes."""
     return OpenSize not in map(type, shape)
-
-
-def key_of(size: Any) -> Any:
-    """A key for a size of one feed, equal for equal multiples of the same dimensions."""
-    return size.key if type(size) is OpenSize else size
 
 
 def _number(value: Any) -> Any:
