@@ -115,12 +115,13 @@ def _log_uniform(xp, classes, count) -> Any:
 
 
 @kernel("hierarchical_sigmoid")
-def hierarchical_sigmoid(xp, x, weight, label, path_table, path_code, bias, *, num_classes):
+def hierarchical_sigmoid(xp, x, weight, label, path_table, path_code, bias, *, num_classes, wanted):
     nodes, sides, inside = _paths(xp, label, path_table, path_code, num_classes)
     scores = _scores(xp, x, weight, bias, nodes).clip(-_MOST_SCORE, _MOST_SCORE) * inside
     losses = log_of_one_plus_exp(xp, scores)
     total = add_over(xp, losses - sides * scores, (1,), keepdims=True)
-    return narrow(xp, total, x.dtype), narrow(xp, losses, x.dtype), None
+    # Programs of fluid name the weight as an output, too.
+    return narrow(xp, total, x.dtype), narrow(xp, losses, x.dtype), weight.copy() if wanted[2] else None
 
 
 @kernel("hierarchical_sigmoid_grad")

@@ -74,3 +74,23 @@ def test_classes_and_samplers_that_are_none_are_refused():
     with pytest.raises(ExecutionError, match=r"Label must be in \[0, 4\)"):
         inputs = {"X": np.ones((1, 2)), "W": np.ones((3, 2)), "Label": np.array([[4]])}
         run("hierarchical_sigmoid", inputs, num_classes=4)
+
+
+def test_programs_that_name_the_weight_as_an_output_train_as_those_that_do_not():
+    def losses(*more):
+        with fluid.program_guard(fluid.Program(), fluid.Program()), fluid.unique_name.guard():
+            x, label = fluid.data("x", [3, 4]), fluid.data("label", [3, 1], "int64")
+            weight = layers.create_parameter([4, 4], "float32", default_initializer=fluid.initializer.Constant(0.3))
+            block = x.block
+            out, scores = block.create_var(name="out"), block.create_var(name="scores")
+            inputs, outputs = {"X": x, "W": weight, "Label": label}, {"Out": out, "PreOut": scores}
+            outputs.update(dict.fromkeys(more, weight))
+            block.append_op("hierarchical_sigmoid", inputs, outputs, {"num_classes": 5})
+            loss = layers.mean(out)
+            fluid.optimizer.SGD(0.5).minimize(loss)
+            executor, scope = fluid.Executor(), fluid.Scope()
+            executor.run(fluid.default_startup_program(), scope=scope)
+            feed = {"x": np.arange(12, dtype="float32").reshape(3, 4) / 12, "label": np.array([[0], [1], [4]])}
+            return [executor.run(feed=feed, fetch_list=[loss], scope=scope)[0].item() for _ in range(4)]
+
+    assert losses("W_Out") == losses()
