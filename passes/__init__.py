@@ -27,6 +27,7 @@ from minigraph.passes.merge_exchanges import MergeExchanges
 from minigraph.passes.merge_matmuls import MergeMatmuls
 from minigraph.passes.merge_products import MergeProducts
 from minigraph.passes.merge_updates import MergeUpdates
+from minigraph.passes.pad_sequences import PadSequences
 from minigraph.passes.recompute import Recompute
 from minigraph.passes.scale_into_matmul import ScaleIntoMatmul
 from minigraph.passes.shards import ShardBatch
@@ -81,6 +82,7 @@ __all__ = [
     "MergeMatmuls",
     "MergeProducts",
     "MergeUpdates",
+    "PadSequences",
     "Pass",
     "Pipeline",
     "Recompute",

@@ -1,0 +1,97 @@
+"""Sequences of different lengths as padded ones: the same results and gradients."""
+
+import numpy as np
+import pytest
+
+import minigraph as fluid
+from minigraph import layers
+from minigraph.errors import ProgramError
+from minigraph.ir.verifier import verify
+from minigraph.passes import PadSequences
+
+pytestmark = pytest.mark.usefixtures("new_program")
+
+KINDS = ("sum", "average", "sqrt", "max", "first", "last")
+
+
+def drawn(rng):
+    """A random program on words and vectors of sequences; its results without sequences, and its weights."""
+    ids, x = layers.data("ids", [1], dtype="int64", lod_level=1), layers.data("x", [6], lod_level=1)
+    values = {"ids": [layers.embedding(ids, [20, 6])], "x": [x]}
+    results = []
+    for _ in range(rng.integers(3, 9)):
+        pool = values[rng.choice(list(values))]
+        a, b = (pool[rng.integers(len(pool))] for _ in range(2))
+        steps = [
+            lambda a, b: layers.fc(a, 6, act=str(rng.choice(["tanh", "relu", "sigmoid"]))),
+            lambda a, b: a + b * 0.5,
+            lambda a, b: layers.elementwise_max(a, b),
+            lambda a, b: layers.softmax(a),
+            lambda a, b: layers.fc(layers.concat([a, b], 1), 6),
+            lambda a, b: layers.layer_norm(a),
+            lambda a, b: layers.reshape(layers.scale(layers.reshape(a, [-1, 2, 3]), 2.0), [-1, 6]),
+        ]
+        pool.append(steps[rng.integers(len(steps))](a, b))
+        kind = str(rng.choice(KINDS))
+        results.append(layers.sequence_pool(pool[-1], kind, pad_value=float(rng.choice([0.0, 0.5]))))
+    loss = layers.mean(layers.square(layers.fc(layers.sums(results) if len(results) > 1 else results[0], 2)))
+    return results, loss
+
+
+def padded_feed(feed, longest):
+    found = {}
+    for name, tensor in feed.items():
+        rows, (lengths,) = np.array(tensor), tensor.recursive_sequence_lengths()
+        array = np.zeros((len(lengths), longest, *rows.shape[1:]), rows.dtype)
+        for sequence, (begin, length) in enumerate(zip(tensor.lod()[0], lengths, strict=False)):
+            array[sequence, :length] = rows[begin : begin + length]
+        found |= {name: array, f"{name}.lengths": np.array(lengths)}
+    return found
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_random_programs_give_the_same_results_and_gradients(seed):
+    rng = np.random.default_rng(seed)
+    main, startup = fluid.default_main_program(), fluid.default_startup_program()
+    main.random_seed = startup.random_seed = 5
+    results, loss = drawn(rng)
+    padded = PadSequences()(main)
+    assert not any("sequence_pool" in op.type for op in padded.global_block().ops)
+    for program in (main, padded):
+        with fluid.program_guard(program, startup):
+            fluid.backward.append_backward(program.global_block().var(loss.name))
+        verify(program)
+    exe = fluid.Executor()
+    exe.run(startup)
+    feed = {}
+    for name, rows in (("ids", lambda n: rng.integers(0, 20, (n, 1))), ("x", lambda n: rng.uniform(-1, 1, (n, 6)))):
+        lengths, dtype = rng.integers(0, 5, 4).tolist(), main.global_block().var(name).dtype.numpy
+        feed[name] = fluid.create_lod_tensor(rows(sum(lengths)).astype(dtype), [lengths], fluid.CPUPlace())
+    grads = [name for param in main.all_parameters() if main.global_block().has_var(name := f"{param.name}@GRAD")]
+    names = [loss.name, *(var.name for var in results), *grads]
+    ragged = exe.run(main, feed, names)
+    for name, a, b in zip(names, ragged, exe.run(padded, padded_feed(feed, 6), names), strict=True):
+        np.testing.assert_allclose(b, a, rtol=2e-4, atol=1e-5, err_msg=name)
+
+
+def test_what_mixes_rows_is_refused():
+    x = layers.data("x", [3], lod_level=1)
+    layers.mean(x)
+    with pytest.raises(ProgramError, match="PadSequences: mean has no padded form: it may mix rows"):
+        PadSequences()(fluid.default_main_program())
+
+
+def test_rows_of_different_sequences_are_not_joined():
+    layers.elementwise_add(layers.data("x", [3], lod_level=1), layers.data("y", [3], lod_level=1))
+    with pytest.raises(ProgramError, match="x and y have sequences of different variables"):
+        PadSequences()(fluid.default_main_program())
+
+
+def test_several_levels_are_refused_and_none_change_nothing():
+    x = layers.data("x", [3])
+    layers.relu(x)
+    program = fluid.default_main_program()
+    assert str(PadSequences()(program)) == str(program)
+    layers.data("y", [3], lod_level=2)
+    with pytest.raises(ProgramError, match="y has sequences of 2 levels"):
+        PadSequences()(program)
