@@ -12,8 +12,12 @@ def _turned(axes: Sequence[int]) -> list[int]:
     return [*axes[:-2], axes[-1], axes[-2]]
 
 
+def _moves_last(axes: Sequence[int]) -> bool:
+    return len(axes) >= 3 and axes[-2] == len(axes) - 1 and _turned(axes) != [*range(len(axes))]
+
+
 def _transposed(x: Any) -> Any:
-    return op("transpose2", X=x, axis=attr(), outputs=["Out", "XShape"])[0]
+    return op("transpose2", X=x, axis=attr(fits=_moves_last), outputs=["Out", "XShape"])[0]
 
 
 def _product(x: Any, y: Any) -> Any:
@@ -33,11 +37,9 @@ def _of_y(x: Any, y: Any) -> Any:
 @_of_x.where
 @_of_y.where
 def _(m: Match) -> Iterator[tuple[bool, str]]:
-    rank, inner = len(m.axis), m.inner
-    yield rank >= 3 and m.axis[-2] == rank - 1 and _turned(m.axis) != [*range(rank)], "the last dimension must move"
-    yield len(m.x.shape or ()) == len(m.y.shape or ()) == rank, "both operands must be batches"
-    yield all(map(m.values.is_only, inner)), "what changes its shape must have names of its own"
-    yield not any([m.value(name) in inner for name in m.pattern.numbers]), "one operand must be transposed"
+    yield len(m.x.shape or ()) == len(m.y.shape or ()) == len(m.axis), "both operands must be batches"
+    yield all(map(m.values.is_only, m.inner)), "what changes its shape must have names of its own"
+    yield not any([m.value(name) in m.inner for name in m.pattern.numbers]), "one operand must be transposed"
 
 
 @_of_x.edit

@@ -72,8 +72,9 @@ class Attr:
 
     _count = itertools.count(1)
 
-    def __init__(self, name: str | None = None) -> None:
+    def __init__(self, name: str | None = None, fits: Callable[[Any], bool] | None = None) -> None:
         self.name = name
+        self.fits = fits
         self.number = next(self._count) % _STEP
 
     # A layer converts its arguments, so a number stands for the attribute until an operator is given it.
@@ -100,7 +101,7 @@ class Given(Attr):
     """An attribute of which each match has another value: nothing can be computed with it or asked about it."""
 
     def __init__(self, parameter: str) -> None:
-        self.name = None
+        self.name = self.fits = None
         self.parameter = parameter
 
     def _refuse(self, *_: Any) -> Any:
@@ -118,7 +119,7 @@ class _Untyped(Variable):
 
 
 @public
-def attr(name: str | None = None) -> Any:
+def attr(name: str | None = None, *, fits: Callable[[Any], bool] | None = None) -> Any:
     """Capture an attribute of an operator of the pattern.
 
     Parameters
@@ -126,8 +127,11 @@ def attr(name: str | None = None) -> Any:
     name : str, optional
         Its name, in the signature of a pattern: ``a=attr("scale")``, given to a layer. It may be left out where `op` is
         given the attribute: ``max_norm=attr()`` is captured as ``max_norm``.
+    fits : callable, optional
+        Whether a value fits; by default any does. What the value alone decides is decided faster here than by a
+        condition.
     """
-    return Attr(name)
+    return Attr(name, fits)
 
 
 @public

@@ -245,6 +245,11 @@ def fits(op: PatternOp, candidate: Operator, recorder: Recorder | None = None) -
         if recorder is not None:
             _tell_attrs(op, candidate, attrs, recorder)
         return False
+    for name, test in op.tests:
+        if not test(candidate.attrs[name]):
+            if recorder is not None:
+                recorder.differs(candidate, name, f"a value that fits {test.__name__}", candidate.attrs[name])
+            return False
     if len(candidate.inputs) != len(op.inputs) or not all([slot.name in candidate.inputs for slot in op.inputs]):
         return _has_slots(op, candidate, recorder)
     return (op.role is None and op.namescope is None) or _is_where(op, candidate, recorder)

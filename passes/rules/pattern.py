@@ -37,6 +37,8 @@ class PatternOp(NamedTuple):
     """Attributes that are captured, with the names that conditions know them by."""
     free: frozenset[str]
     """Captured attributes."""
+    tests: tuple[tuple[str, Callable[[Any], bool]], ...]
+    """What values of captured attributes must fit."""
     inputs: tuple[Slot, ...]
     outputs: tuple[Slot, ...]
     shared: bool
@@ -167,9 +169,10 @@ class Pattern:
             for slot, names in node.outputs.items()
         ]
         captured = tuple((name, captures[each]) for name, each in node.captured.items())
+        tests = tuple((name, each.fits) for name, each in node.captured.items() if each.fits is not None)
         return PatternOp(
-            node.index, node.types, node.attrs, captured, frozenset(node.captured), tuple(inputs), tuple(outputs),
-            node.shared, node.commutes, node.role, node.namescope, node.is_place,
+            node.index, node.types, node.attrs, captured, frozenset(node.captured), tests,
+            tuple(inputs), tuple(outputs), node.shared, node.commutes, node.role, node.namescope, node.is_place,
         )  # fmt: skip
 
     def edges(self, op: PatternOp) -> Iterator[Step]:

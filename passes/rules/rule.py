@@ -336,7 +336,8 @@ def _anchors(rule: Rule, block: Block) -> list[Operator]:
     pattern, of_type = rule.pattern, block.ops.of_type
     found = [op for type in pattern.anchor.types for op in of_type(type) if fits(pattern.anchor, op)]
     for slot, index, maker, made in pattern.inner if found else ():
-        names = {name for type in maker.types for op in of_type(type) for name in op.outputs.get(made, ())}
+        makers = [op for type in maker.types for op in of_type(type) if fits(maker, op)]
+        names = {name for op in makers for name in op.outputs.get(made, ())}
         found = [op for op in found if op.inputs[slot][index] in names]
     return found
 

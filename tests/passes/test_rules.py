@@ -671,3 +671,24 @@ def test_the_worklist_takes_linear_time():
         return program
 
     assert_linear(scale_chain(), make)
+
+
+def test_an_attribute_has_to_fit():
+    def is_even(number):
+        return number % 2 == 0
+
+    @rule
+    def even(x):
+        return op("scale", X=op("relu", X=x), scale=attr(fits=is_even))
+
+    text = """
+        block 0
+          data x: float32[2]
+          h: float32[2] = relu(X=x)
+          y: float32[2] = scale(X=h) {scale=NUMBER}
+    """
+    assert len(even.find(program_of(text.replace("NUMBER", "4.0"), "y"))) == 1
+    odd = program_of(text.replace("NUMBER", "3.0"), "y")
+    assert not even.find(odd)
+    why = even.why_not(odd)
+    assert (why.slot, why.expected, why.found) == ("scale", "a value that fits is_even", "3.0")
