@@ -8,13 +8,13 @@ from typing import Any
 from minigraph.errors import ProgramError, WrongTypeError, on_one_line
 from minigraph.initializer import Constant
 from minigraph.ir import Variable
-from minigraph.layer_helper import LayerHelper, check_floating, constant, input_or_attr, layer
+from minigraph.layer_helper import LayerHelper, check_floating, constant, emit, input_or_attr, layer
 from minigraph.param_attr import ParamAttr
 from minigraph.support.window_rules import CHANNELS_LAST
 from minigraph.types import DType, product
 from minigraph.unique_name import generate
 
-__all__ = ["batch_norm", "group_norm", "instance_norm", "l2_normalize", "layer_norm"]
+__all__ = ["batch_norm", "group_norm", "inplace_abn", "instance_norm", "l2_normalize", "layer_norm"]
 
 
 _ONE = Constant(1.0)
@@ -270,3 +270,49 @@ def l2_normalize(x: Variable, axis: int | None, epsilon: float = 1e-12, name: st
     out, norm = helper.temporary(), helper.temporary()
     helper.append("norm", {"X": x}, {"Out": out, "Norm": norm}, {"axis": at, "epsilon": epsilon})
     return out
+
+
+@layer
+def inplace_abn(
+    input: Variable,
+    act: str | None = None,
+    is_test: bool = False,
+    momentum: float | Variable = 0.9,
+    epsilon: float = 1e-5,
+    param_attr: Any = None,
+    bias_attr: Any = None,
+    data_layout: str = "NCHW",
+    name: str | None = None,
+    moving_mean_name: str | None = None,
+    moving_variance_name: str | None = None,
+    do_model_average_for_mean_and_var: bool = True,
+    use_global_stats: bool = False,
+    act_alpha: float = 1.0,
+) -> Variable:
+    """`batch_norm` and an activation that can be undone.
+
+    Parameters
+    ----------
+    act : {None, 'identity', 'leaky_relu', 'elu'}
+    act_alpha : float
+        The ``alpha`` of the activation.
+    input, is_test, momentum, epsilon, param_attr, bias_attr, data_layout : see `batch_norm`
+    moving_mean_name, moving_variance_name, do_model_average_for_mean_and_var, use_global_stats : see `batch_norm`
+
+    Notes
+    -----
+    Fluid writes over `input`; here plans decide what shares memory.
+
+    References
+    ----------
+    S. Rota Bulo, L. Porzi and P. Kontschieder, In-place activated BatchNorm for memory-optimized training of DNNs,
+    CVPR 2018.
+    """
+    if act not in (None, "identity", "leaky_relu", "elu"):
+        raise ProgramError(f"inplace_abn: act must be None, identity, leaky_relu or elu, got {act!r:.60}")
+    named = generate("inplace_abn") if name is None else name
+    normalized = batch_norm(
+        input, None, is_test, momentum, epsilon, param_attr, bias_attr, data_layout, False, named, moving_mean_name,
+        moving_variance_name, do_model_average_for_mean_and_var, use_global_stats,
+    )  # fmt: skip
+    return normalized if act in (None, "identity") else emit(act, X=normalized, alpha=act_alpha)

@@ -69,7 +69,7 @@ _NAMES = {
 
     """,
     _IMAGES: """
-        inplace_abn
+
         data_norm
         TreeConv tree_conv partial_concat partial_sum shuffle_batch fused_elemwise_activation
     """,

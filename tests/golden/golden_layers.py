@@ -19,6 +19,7 @@ CASES = {}
 WRITTEN_OTHERWISE = {
     "npair_loss": "the original reshapes the variable of the labels itself",
     "sampled_softmax": "the original writes to the samples that it is given",
+    "inplace_abn": "the original has one operator, which writes over its input",
     "hsigmoid": "the original names the weight as an output, which it does not write",
 }
 """Beginnings of the names of cases whose operators name other variables here, each with the reason."""
@@ -955,6 +956,22 @@ case(
     x="f 3,2",
     y=np.array([[1], [2], [1]], "int64"),
     a=np.array([0.7], "float32"),
+)
+
+for _act in ("identity", "leaky_relu", "elu"):
+    # Scaled, because the gradient of the original writes over the result.
+    case(
+        "inplace_abn_" + _act,
+        lambda L, x, _a=_act: L.scale(
+            L.inplace_abn(L.scale(x, 2.0), _a, param_attr=constant(L, 1.3), act_alpha=0.4), 1.0
+        ),
+        x="f 3,2,4,3",
+    )
+case(
+    "inplace_abn_last",
+    lambda L, x: L.inplace_abn(L.scale(x, 2.0), data_layout="NHWC", is_test=True, bias_attr=waves(L)),
+    gradients=False,
+    x="f 3,4,2,3",
 )
 
 
