@@ -28,7 +28,10 @@ def _divided(x: Any, factor: Any = attr("scale")) -> Any:
 @_divided.where
 def _(m: Match) -> Iterator[tuple[bool, str]]:
     shape = m.x.shape or (-1,)
-    yield min(shape) > 0 and m.x.dtype.is_floating, "x must be floating-point numbers, as many in each run"
+    yield (
+        all(size > 0 for size in shape) and m.x.dtype.is_floating,
+        "x must be floating-point numbers, as many in each run",
+    )
     yield m.reduce_all or {axis % len(shape) for axis in m.dim} == {*range(len(shape))}, "all dimensions must go"
     yield not m.keep_dim or len(shape) == 1, "the result must have one dimension"
 
