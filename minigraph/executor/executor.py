@@ -124,7 +124,7 @@ class Executor(Runner):
         if names is None:
             names = fetch_names(program, fetch_list)
         found = None if nonfinite_check.is_on else self._calls.find(self._subject(program, names), feed)
-        if found is None:
+        if found is None or found[0].levels:
             fetch_names(program, fetch_list)
             values = self._run(program, prepare_feed(program, feed, self.place), names, scope, then, return_numpy)
         elif self.place.kind == "cpu":

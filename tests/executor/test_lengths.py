@@ -164,6 +164,17 @@ def test_joined_rows_have_the_sequences_of_all():
     assert partly.lod() == []
 
 
+@pytest.mark.parametrize("executor", [fluid.Executor, Interpreter])
+def test_lengths_that_a_program_makes_need_no_fed_ones(executor):
+    y = layers.lod_reset(fluid.data("x", [3, 1]), target_lod=[0, 2, 3])
+    pooled, exe, feed = layers.sequence_pool(y, "sum"), executor(), {"x": np.ones((3, 1), "float32")}
+    for _ in range(3):
+        rows, sums = exe.run(feed=feed, fetch_list=[y, pooled], return_numpy=False)
+        assert (rows.lod(), np.array(sums).tolist()) == ([[0, 2, 3]], [[2.0], [1.0]])
+        with pytest.raises(ExecutionError, match="which an array cannot hold"):
+            exe.run(feed=feed, fetch_list=[y, pooled])
+
+
 def test_elements_of_arrays_and_values_of_branches_keep_their_lengths():
     x, other = words(2), fluid.data("other", [None, 2], lod_level=1)
     index = layers.fill_constant([1], "int64", 0)

@@ -1,4 +1,4 @@
-"""Sequences of different lengths as padded ones: the same results and gradients."""
+"""Sequences of different lengths as padded ones: the same results and gradients, in plan and interpreter."""
 
 import numpy as np
 import pytest
@@ -6,8 +6,9 @@ import pytest
 import minigraph as fluid
 from minigraph import layers
 from minigraph.errors import ProgramError
+from minigraph.executor.interpreter import Interpreter
 from minigraph.ir.verifier import verify
-from minigraph.passes import PadSequences
+from minigraph.passes import EXACT, PadSequences
 
 pytestmark = pytest.mark.usefixtures("new_program")
 
@@ -70,6 +71,8 @@ def test_random_programs_give_the_same_results_and_gradients(seed):
     grads = [name for param in main.all_parameters() if main.global_block().has_var(name := f"{param.name}@GRAD")]
     names = [loss.name, *(var.name for var in results), *grads]
     ragged = exe.run(main, feed, names)
+    exact, stepwise = (each.run(main, feed, names) for each in (fluid.Executor(passes=EXACT, jit=False), Interpreter()))
+    assert [a.tobytes() for a in exact] == [b.tobytes() for b in stepwise]
     for name, a, b in zip(names, ragged, exe.run(padded, padded_feed(feed, 6), names), strict=True):
         np.testing.assert_allclose(b, a, rtol=2e-4, atol=1e-5, err_msg=name)
 
