@@ -1,4 +1,4 @@
-"""The ten lessons in order, and their files."""
+"""The lessons in order, and their files."""
 
 from __future__ import annotations
 
@@ -69,6 +69,7 @@ LESSONS = (
     Lesson(8, "training_order", "Order: decay, clip, update"),
     Lesson(9, "gradient_rule", "A gradient rule and its check"),
     Lesson(10, "beat_torch", "Beat torch on one program"),
+    Lesson(11, "sum_over_ranks", "Sum over ranks"),
 )
 
 

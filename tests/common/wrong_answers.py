@@ -254,7 +254,24 @@ BEAT_TORCH = [
     wrong("beat_torch", "Nothing is saved", ("each.shape) == 2", "each.shape) == 3")),
 ]  # fmt: skip
 
+SUM = 'block.append_op("c_allreduce_sum", {"X": grad}, {"Out": grad})'
+SUM_OVER_RANKS = [
+    wrong("sum_over_ranks", "Divide the gradient of the loss by the number of ranks", ("1.0 / self.ranks", "1.0")),
+    wrong("sum_over_ranks", "one rank's part of a sum: the parts add up",
+          ('op("c_allreduce_sum"', 'op("c_allreduce_max"')),
+    wrong("sum_over_ranks", "updates w_0 by one rank's part of its gradient",
+          ("for grad in op.role_vars[1::2]:", 'for grad in {*op.role_vars[1::2]} - {"w_0@GRAD"}:')),
+    wrong("sum_over_ranks", "which c_allreduce_sum has done already", (SUM, f"{SUM}\n                    {SUM}")),
+    wrong("sum_over_ranks", "Put it behind the c_allreduce_sum of the gradient",
+          ("block.inserting_before(following", "block.inserting_before(None")),
+    wrong("sum_over_ranks", "A clone for testing still exchanges", ("role=Role.BACKWARD)", "role=Role.FORWARD)")),
+    wrong("sum_over_ranks", "Applied a second time, the pass changes the program again",
+          ('        if block.ops.of_type("c_allreduce_sum"):\n            return False\n', "")),
+    wrong("sum_over_ranks", "apply returned None", ("        return True", "        return None")),
+    wrong("sum_over_ranks", "Nothing is exchanged", ("op.role_vars[1::2]", "op.role_vars[2::2]")),
+]  # fmt: skip
+
 ANSWERS = [
     *READ_A_PROGRAM, *PASS_BY_HAND, *FIRST_RULE, *DEAD_CODE, *OVERWRITTEN_NAMES, *SOFTMAX_LOSS, *INSERT_CLIP,
-    *TRAINING_ORDER, *GRADIENT_RULE, *BEAT_TORCH,
+    *TRAINING_ORDER, *GRADIENT_RULE, *BEAT_TORCH, *SUM_OVER_RANKS,
 ]  # fmt: skip
