@@ -356,7 +356,7 @@ def _run_steps(
             raise ProgramError(f"rnn: the states that the cell takes and returns differ: {different}")
         if mask is not None:
             present = network.step_input(mask)
-            new_states = map_structure(lambda old, new: _kept_where_over(old, new, present), states, new_states)
+            new_states = map_structure(lambda old, new: kept_where_over(old, new, present), states, new_states)
         map_structure(network.update_memory, states, new_states)
         map_structure(network.step_output, outputs)
         # All states are collected, because the operator has no output for the last one alone.
@@ -364,7 +364,7 @@ def _run_steps(
     return outputs, new_states, list(network.outputs)
 
 
-def _kept_where_over(old: Variable, new: Variable, present: Variable) -> Variable:
+def kept_where_over(old: Variable, new: Variable, present: Variable) -> Variable:
     """`new` for the sequences that are not over, `old` for the others."""
     # `present` is 1 or 0 for each sequence, so one of the two terms is 0.
     return elementwise_mul(new, present, axis=0) - elementwise_mul(old, present - 1, axis=0)

@@ -45,7 +45,7 @@ _NAMES = {
         search_pyramid_hash filter_by_instag
     """,
     _RECURRENT: """
-        lstm basic_gru basic_lstm BasicGRUUnit BasicLSTMUnit
+        lstm
     """,
     _DECODING: """
         BeamSearchDecoder InitState StateCell TrainingDecoder

@@ -398,5 +398,43 @@ for _beams in (1, 2, 3):
     )
 
 
+# Networks of several layers
+
+
+def basic(layers, x, hidden=None, cell=None, lengths=None, **options):
+    kind = options.pop("kind")
+    made = __import__(layers.__name__.rpartition(".")[0] + ".contrib.layers", fromlist=["basic_lstm"])
+    attr = fluid_of(layers).ParamAttr(initializer=waves(layers))
+    states = (hidden,) if kind == "gru" else (hidden, cell)
+    run = made.basic_gru if kind == "gru" else made.basic_lstm
+    return run(x, *states, hidden_size=3, sequence_length=lengths, param_attr=attr, bias_attr=attr, **options)
+
+
+def basic_of(kind, options):
+    return lambda L, x, **given: basic(L, x, kind=kind, **dict(options, **given))
+
+
+def with_states(kind):
+    def function(L, x, hidden, cell):
+        first = [L.transpose(each, [1, 0, 2]) for each in (hidden, cell)]
+        return basic(L, x, *first, kind=kind, num_layers=2, bidirectional=True)
+
+    return function
+
+
+for _kind in ("gru", "lstm"):
+    case(f"basic_{_kind}_states", with_states(_kind), x="f 2,3,4", hidden="f 2,4,3", cell="f 2,4,3")
+    for _i, (_options, _given, _size) in enumerate(
+        [
+            ({}, {}, "3,5,4"),
+            ({"num_layers": 2}, {"lengths": np.array([5, 2, 3])}, "3,5,4"),
+            ({"bidirectional": True, "num_layers": 2}, {"lengths": np.array([4, 1])}, "2,4,3"),
+            ({"bidirectional": True}, {}, "1,1,1"),
+            ({"batch_first": False, "num_layers": 2}, {}, "5,2,3"),
+        ]
+    ):
+        case(f"basic_{_kind}_{_i}", basic_of(_kind, _options), x="f " + _size, **_given)
+
+
 if __name__ == "__main__":
     golden_layers.record(FOLDER, CASES)

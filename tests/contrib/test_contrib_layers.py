@@ -1,0 +1,50 @@
+"""Recurrent networks of several layers: names of parameters, a unit by itself, bad input."""
+
+import numpy as np
+import pytest
+
+import minigraph as fluid
+from minigraph.contrib.layers import BasicGRUUnit, BasicLSTMUnit, basic_gru, basic_lstm
+from minigraph.errors import WrongTypeError
+
+pytestmark = pytest.mark.usefixtures("new_program")
+
+
+def names():
+    return {parameter.name for parameter in fluid.default_main_program().all_parameters()}
+
+
+def test_parameters_are_named_by_direction_and_layer():
+    x = fluid.data("x", [None, 4, 3])
+    basic_lstm(x, None, None, 2, 2, bidirectional=True, param_attr=fluid.ParamAttr("w"), bias_attr=fluid.ParamAttr("b"))
+    ends = [f"{kind}_{i}" for kind in ("fw_w", "bw_w") for i in (0, 1)]
+    assert names() == {f"w_{end}" for end in ends} | {f"b_{end.replace('_w_', '_b_')}" for end in ends}
+
+
+def test_a_unit_is_a_step_of_the_network():
+    x, zeros = fluid.data("x", [None, 1, 3]), fluid.data("zeros", [None, 2])
+    attr = fluid.ParamAttr("w")
+    outputs, _, last = basic_lstm(x, None, None, 2, param_attr=attr)
+    hidden, cell = BasicLSTMUnit("unit", 2, fluid.ParamAttr("w_fw_w_0"))(x[:, 0], zeros, zeros)
+    outputs_gru, _ = basic_gru(x, None, 2, param_attr=fluid.ParamAttr("g"))
+    state = BasicGRUUnit("unit", 2, fluid.ParamAttr("g_fw_w_0"))(x[:, 0], zeros)
+    executor = fluid.Executor()
+    executor.run(fluid.default_startup_program())
+    feed = {"x": np.ones((2, 1, 3), "float32"), "zeros": np.zeros((2, 2), "float32")}
+    found = executor.run(feed=feed, fetch_list=[outputs, hidden, last, cell, outputs_gru, state])
+    for whole, step in zip(found[::2], found[1::2], strict=True):
+        np.testing.assert_allclose(whole.reshape(2, 2), step, rtol=1e-6)
+
+
+def test_dropout_leaves_the_states():
+    x = fluid.data("x", [None, 3, 2])
+    outputs, last = basic_gru(x, None, 2, num_layers=2, dropout_prob=0.999)
+    executor = fluid.Executor()
+    executor.run(fluid.default_startup_program())
+    found, states = executor.run(feed={"x": np.ones((2, 3, 2), "float32")}, fetch_list=[outputs, last])
+    assert not found.any() and states[0].any()
+
+
+def test_a_network_without_layers_is_refused():
+    with pytest.raises(WrongTypeError, match="num_layers must be a positive int, got 0"):
+        basic_gru(fluid.data("x", [None, 3, 2]), None, 2, 0)
