@@ -34,7 +34,7 @@ def network(clips: bool = False) -> Program:
             value = layers.fc(value, 3, param_attr=f"w_{number}", bias_attr=False)
         loss = layers.mean(layers.square(value))
         clip = GradientClipByGlobalNorm(0.1) if clips else None
-        optimizers.Momentum(0.1, 0.9, grad_clip=clip).minimize(loss)
+        optimizers.SGD(0.1, grad_clip=clip).minimize(loss)
     return main
 
 
