@@ -510,6 +510,18 @@ def test_the_lstm_learns_with_a_clip_and_not_without(tmp_path):
     assert (np.diff(clipped[0].reshape(10, 50).mean(axis=1)) < 0).all()
 
 
+@pytest.mark.slow
+def test_the_stacked_network_on_ragged_lines_overflows_without_a_clip_and_learns_with_one():
+    losses = load("ragged_lines")["main"]([])
+    free, clipped = losses["unclipped"], losses["by global norm"]
+    assert free[0] == clipped[0]
+    # Without a clip it is lost within ten steps, whatever the rounding.
+    assert not (free[10:] < np.log(5)).any()
+    fifths = [part.mean() for part in np.split(clipped, 5)]
+    assert fifths == sorted(fifths, reverse=True)
+    assert fifths[-1] < 1.4 < np.log(5)
+
+
 @pytest.mark.parametrize(("length", "rtol"), [(3, 1e-5), (50, 2e-3)])
 def test_the_recurrent_networks_first_gradients_are_those_of_backpropagation_through_time(length, rtol):
     example = load("exploding_rnn")
