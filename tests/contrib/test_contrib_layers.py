@@ -45,6 +45,29 @@ def test_dropout_leaves_the_states():
     assert not found.any() and states[0].any()
 
 
+def test_a_unit_uses_its_activations():
+    x, zeros = fluid.data("x", [None, 3]), fluid.data("zeros", [None, 2])
+    relu = fluid.layers.relu
+    hidden, _ = BasicLSTMUnit("unit", 2, gate_activation=relu, activation=relu, forget_bias=0.0)(x, zeros, zeros)
+    executor = fluid.Executor()
+    executor.run(fluid.default_startup_program())
+    weights = [name for name in names() if ".w_" in name]
+    feed = {"x": np.ones((1, 3), "float32"), "zeros": np.zeros((1, 2), "float32")}
+    found, weight = executor.run(feed=feed, fetch_list=[hidden, *weights])
+    i, j, _, o = np.maximum(weight[:3].sum(0), 0).reshape(4, 2)
+    np.testing.assert_allclose(found[0], i * j * o, rtol=1e-5)
+
+
+def test_biases_of_both_directions_have_their_own_attributes():
+    attr = fluid.ParamAttr(initializer=fluid.initializer.Constant(3.0))
+    basic_lstm(fluid.data("x", [None, 3, 2]), None, None, 2, bidirectional=True, param_attr=attr)
+    executor = fluid.Executor()
+    executor.run(fluid.default_startup_program())
+    biases = sorted(name for name in names() if ".b_" in name)
+    values = [np.array(fluid.global_scope().find_var(name).get_tensor()) for name in biases]
+    assert len(values) == 2 and not any(value.any() for value in values)
+
+
 def test_a_network_without_layers_is_refused():
     with pytest.raises(WrongTypeError, match="num_layers must be a positive int, got 0"):
         basic_gru(fluid.data("x", [None, 3, 2]), None, 2, 0)

@@ -131,3 +131,13 @@ def test_a_search_over_tensors_without_sequences_is_refused(new_program):
     feed = {"ids": np.zeros((2, 1), "int64"), "scores": np.zeros((2, 1), "float32")}
     with pytest.raises(ExecutionError, match="beam_search: scores = scores has no sequences"):
         fluid.Executor().run(feed=feed, fetch_list=[best])
+
+
+def test_of_equal_candidates_the_first_are_kept(new_program):
+    last, total = fluid.data("last", [None, 1], "int64", 2), fluid.data("total", [None, 1], lod_level=2)
+    scores = fluid.data("scores", [None, 3], lod_level=2)
+    ids, _ = layers.beam_search(last, total, None, scores, 2, 9)
+    lengths = [1], [1]
+    feed = {"last": rows([[1]], *lengths), "total": rows(np.ones((1, 1), "float32"), *lengths)}
+    (found,) = run_both(ids, feed={**feed, "scores": rows(np.full((1, 3), 0.5, "float32"), *lengths)})
+    assert np.array(found).ravel().tolist() == [0, 1]
