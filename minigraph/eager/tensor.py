@@ -338,7 +338,7 @@ class Tensor(Eager, Variable):
             self.block, self.tensor_type, self.stop_gradient = block, tensor_type, stop_gradient
             self._kind = VarKind.LOD_TENSOR
             self._persistable = self.is_data = self.need_check_feed = False
-            self.error_clip = None
+            self.error_clip, self.lod_level = None, 0
 
         @property
         def name(self) -> str:

@@ -219,7 +219,7 @@ class Block:
         if initializer is not None:
             require_initializer(initializer)
         tensor_type = None if shape is None and dtype is None else declared_type(name, shape, dtype)
-        levels = check_lod_level(name, lod_level) if lod_level else 0
+        levels = 0 if lod_level is None else check_lod_level(name, lod_level)
         if type is not None and not isinstance(type, VarKind):
             raise WrongTypeError(f"{name}: type must be a VarKind, got {type!r:.80}", hint="Leave it out for a tensor.")
         kind = type or VarKind.LOD_TENSOR
