@@ -258,7 +258,10 @@ class EagerBlock(Block):
 
     def tensor(self, array: Any, name: str | None = None, stop_gradient: bool = True) -> Tensor:
         """A tensor that holds `array`."""
-        tensor = Tensor(self, key="generated_tensor", tensor_type=type_of(array), stop_gradient=stop_gradient)
+        tensor_type = type_of(array)
+        tensor = Tensor(
+            self, tensor_type=tensor_type, key="generated_tensor", kind=tensor_type.kind, stop_gradient=stop_gradient
+        )
         if name is not None:
             while name in self.vars:
                 name = generate(name)

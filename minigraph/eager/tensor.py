@@ -331,14 +331,7 @@ class Tensor(Eager, Variable):
             # Of a gradient, a weak reference to what it is the gradient of.
             self._target = None
             self._key = key
-            if name is not None:
-                Variable.__init__(self, block, name, tensor_type, stop_gradient=stop_gradient, **fields)
-                return
-            # As `Variable` does, but without a name.
-            self.block, self.tensor_type, self.stop_gradient = block, tensor_type, stop_gradient
-            self._kind = VarKind.LOD_TENSOR
-            self._persistable = self.is_data = self.need_check_feed = False
-            self.error_clip, self.lod_level = None, 0
+            Variable.__init__(self, block, name, tensor_type, stop_gradient=stop_gradient, **fields)
 
         @property
         def name(self) -> str:
@@ -349,8 +342,9 @@ class Tensor(Eager, Variable):
                 return name
 
         @name.setter
-        def name(self, name: str) -> None:
-            _name.__set__(self, name)
+        def name(self, name: str | None) -> None:
+            if name is not None:
+                _name.__set__(self, name)
 
 
 class EagerParameter(Eager, Parameter):
