@@ -94,7 +94,7 @@ def _alive(table, i) -> int:
 
 
 @kernel("shrink_rnn_memory", view="x")
-def shrink_rnn_memory(xp, x, table, i, x_lod):
+def shrink_rnn_memory(xp, x, table, i, x_lod=None):
     count = _alive(table, i)
     if not x_lod:
         return x[:count]
@@ -106,21 +106,21 @@ def shrink_rnn_memory(xp, x, table, i, x_lod):
 
 
 @kernel("shrink_rnn_memory_grad")
-def shrink_rnn_memory_grad(xp, x, d_out, x_lod):
+def shrink_rnn_memory_grad(xp, x, d_out, x_lod=None):
     d_x = xp.zeros_like(x)
     d_x[: len(d_out)] = d_out
     return d_x
 
 
 @kernel("reorder_lod_tensor_by_rank")
-def reorder_lod_tensor_by_rank(xp, x, table, x_lod):
+def reorder_lod_tensor_by_rank(xp, x, table, x_lod=None):
     rows, levels = _reordering(table, x, x_lod)
     out = x[xp.asarray(rows)]
     return (out, levels) if x_lod else out
 
 
 @kernel("reorder_lod_tensor_by_rank_grad")
-def reorder_lod_tensor_by_rank_grad(xp, x, table, d_out, x_lod):
+def reorder_lod_tensor_by_rank_grad(xp, x, table, d_out, x_lod=None):
     rows, _ = _reordering(table, x, x_lod)
     d_x = xp.empty_like(x)
     d_x[xp.asarray(rows)] = d_out

@@ -152,7 +152,7 @@ def _parts(offset, length, offsets) -> tuple[np.ndarray, np.ndarray]:
 
 
 @kernel("sequence_reverse")
-def sequence_reverse(xp, x, like, x_lod, like_lod):
+def sequence_reverse(xp, x, like, x_lod=None, like_lod=None):
     if not (x_lod or like_lod):
         raise ExecutionError("X has no sequences", hint="Feed it, or what it is computed from, as a LoDTensor.")
     offsets = (x_lod or like_lod)[-1]

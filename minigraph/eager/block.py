@@ -302,6 +302,11 @@ class EagerBlock(Block):
     def _prepare(self, op: Operator, reads: dict[str, list[Any]], writes: dict[str, list[Any]]) -> OpCall:
         try:
             inputs = {slot: [_known_type(op, slot, tensor) for tensor in reads[slot]] for slot in op.inputs}
+            if op.definition.handles_lengths and op.definition.needs_lengths(op.attrs):
+                raise OpError(
+                    f"{op.type} works on sequences of different lengths, which tensors of the imperative mode lack",
+                    hint="Pad the sequences and mask with layers.sequence_mask, or build a static program.",
+                )
             inferred = op.definition.infer_types(inputs, op.attrs)
             for slot in op.outputs:
                 if len(writes[slot]) != len(inferred[slot]):

@@ -148,6 +148,12 @@ class OpDef:
         object.__setattr__(self, "handles_lengths", makes or bool(self.lengths))
         object.__setattr__(self, "has_hidden_names", bool(self.updates) or SUB_BLOCK in self.attrs or self.has_effect)
 
+    def needs_lengths(self, attrs: Mapping[str, Any]) -> bool:
+        """Whether the kernel looks at lengths, or makes some, even if no input has any."""
+        nothing = dict.fromkeys(self.input_slots, 0)
+        makes = (word.count(nothing, attrs) > 0 for word in self.lod.values() if word.kind == "new")
+        return any(not slot.endswith("?") for slot in self.lengths) or any(makes)
+
     def call(self, op: Any) -> SubBlockRule:
         """Apply the rule of this type to an operator that runs a sub-block."""
         return _SUB_BLOCK_RULES[self.type](op)

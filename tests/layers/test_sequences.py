@@ -296,3 +296,17 @@ def test_compiled_steps_agree_with_the_shared_kernels(dtype, use_peepholes):
     )
     for a, b in zip(plain, compiled, strict=True):
         np.testing.assert_allclose(np.array(a), np.array(b), atol=1e-6 if dtype == "float32" else 1e-14)
+
+
+def test_the_imperative_mode_has_no_sequences():
+    with fluid.dygraph.guard():
+        x = fluid.dygraph.to_variable(np.ones((4, 8), "float32"))
+        for build in (
+            lambda: layers.sequence_pool(x, "sum"),
+            lambda: layers.dynamic_lstm(x, 8),
+            lambda: layers.lod_reset(x, target_lod=[0, 4]),
+        ):
+            with pytest.raises(OpError, match="which tensors of the imperative mode lack"):
+                build()
+        with pytest.raises(ExecutionError, match="X has no sequences"):
+            layers.sequence_reverse(x)
