@@ -30,17 +30,17 @@ _MOST_RECORDINGS = 8
 """Maximum recordings of a plan; one whose state gets other arrays again and again then runs without a graph."""
 
 _LOOKS_AT_VALUES = frozenset({
-    "affine_grid", "affine_grid_grad", "argsort", "assign_value", "auc", "autoclip_threshold",
-    "average_accumulates", "beam_search", "beam_search_decode", "bpr_loss", "bpr_loss_grad", "center_loss",
-    "chunk_eval", "crf_decoding", "crop", "crop_grad", "crop_tensor", "crop_tensor_grad", "ctc_align",
-    "edit_distance", "elementwise_floordiv", "gather", "gather_grad", "gather_nd", "gather_nd_grad", "gather_tree",
-    "hash", "hierarchical_sigmoid", "hierarchical_sigmoid_grad", "index_sample", "index_sample_grad",
+    "add_position_encoding", "affine_grid", "affine_grid_grad", "argsort", "assign_value", "auc",
+    "autoclip_threshold", "average_accumulates", "beam_search", "beam_search_decode", "bpr_loss", "bpr_loss_grad",
+    "center_loss", "chunk_eval", "crf_decoding", "crop", "crop_grad", "crop_tensor", "crop_tensor_grad",
+    "ctc_align", "edit_distance", "elementwise_floordiv", "gather", "gather_grad", "gather_nd", "gather_nd_grad",
+    "gather_tree", "hash", "hierarchical_sigmoid", "hierarchical_sigmoid_grad", "index_sample", "index_sample_grad",
     "index_select", "index_select_grad", "linear_chain_crf", "linear_chain_crf_grad", "linspace",
     "max_pool2d_with_index", "max_pool2d_with_index_grad", "max_pool3d_with_index", "max_pool3d_with_index_grad",
     "mean_iou", "multiplex", "nce", "nce_grad", "nll_loss", "nll_loss_grad", "pow", "pow_grad", "random_crop",
     "range", "sample_logits", "sample_logits_grad", "scatter", "scatter_nd_add", "scatter_nd_add_grad",
-    "select_input", "shape", "shard_index", "shard_seed", "size", "top_k", "unique", "unique_with_counts",
-    "warpctc", "warpctc_grad",
+    "select_input", "shape", "shard_index", "shard_seed", "similarity_focus", "size", "top_k", "unique",
+    "unique_with_counts", "warpctc", "warpctc_grad",
 })  # fmt: skip
 """Operators whose kernels read values on the processor, as checks of indices do, or send some to the device."""
 
