@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable
+from contextlib import suppress
 from threading import Event, Lock, Thread, get_ident
+from time import sleep
 from typing import Any, TypeVar
 
 from minigraph.support.undo import JOURNAL, Journal
@@ -46,20 +48,25 @@ def bounded(act: Callable[[], T], seconds: float, edits: int) -> T:
     Endless
         In `act`, after so many seconds, or so many changes of programs.
     """
-    thread, turn, is_over = ctypes.c_ulong(get_ident()), Lock(), Event()
+    thread, turn, is_over, is_late = ctypes.c_ulong(get_ident()), Lock(), Event(), Event()
 
     def interrupt() -> None:
         pause = seconds
         while not is_over.wait(pause):
             with turn:
                 if not is_over.is_set():
+                    is_late.set()
                     _raise_in(thread, ctypes.py_object(Endless))
             pause = _AGAIN
 
     def stop() -> None:
         with turn:
             is_over.set()
-            _raise_in(thread, None)  # an exception that has not arrived yet comes to nothing
+        if is_late.is_set():
+            # One may be on its way. To take it back would leave CPython looking for it: let it come here.
+            with suppress(Endless):
+                _raise_in(thread, ctypes.py_object(Endless))
+                sleep(_AGAIN)
 
     before = JOURNAL.get()
     try:

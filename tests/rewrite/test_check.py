@@ -1,6 +1,9 @@
 """`rewrite.check`: finds the program that a pass breaks, and none where there is none."""
 
+import subprocess
+import sys
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
 from exact_rules import RULES
@@ -12,6 +15,8 @@ from minigraph.errors import MinigraphError, WrongTypeError
 from minigraph.ir.verifier import verify
 from minigraph.passes import IN_ORDER
 from minigraph.rewrite.strategies import cases, programs
+
+ROOT = Path(__file__).parents[2]
 
 
 def drops_scales(program):
@@ -171,3 +176,12 @@ def test_a_pass_cannot_catch_its_end():
 
     found = rewrite.check(holds_on, programs=1, seconds=0.1, reduce=False)
     assert found.law == "ends"
+
+
+def test_what_follows_a_check_can_be_profiled():
+    """A pending exception that is taken back would keep a profiler of CPython 3.11 from going on."""
+    program = (
+        "import cProfile; from minigraph.rewrite.limits import bounded; bounded(int, 9, 9);"
+        "cProfile.run('bounded(int, 9, 9)')"
+    )
+    subprocess.run([sys.executable, "-c", program], cwd=ROOT, stdout=subprocess.DEVNULL, check=True, timeout=120)
