@@ -16,7 +16,7 @@ from minigraph.runtime.place import (
     is_compiled_with_cuda,
 )
 from minigraph.runtime.scope import LoDTensor, Scope, SelectedRows
-from minigraph.support.public import refuse_unknown_names
+from minigraph.support.public import public, refuse_unknown_names
 from minigraph.types import DType, VarKind
 
 __all__ = [
@@ -39,6 +39,7 @@ class _VarTypes:
         return DType(number)
 
 
+@public
 class op_proto_and_checker_maker:
     """Holder of ``OpRole`` and of the names of the attributes that all operators have."""
 

@@ -79,6 +79,7 @@ def _merged(given: Sequence[Any], tensors: Sequence[Any]) -> list[Any]:
     return [next(rest) if isinstance(each, Variable) else each for each in given]
 
 
+@public
 class ProgramTranslator:
     """The one translator of functions of the imperative mode.
 

@@ -20,6 +20,7 @@ class OpProto(NamedTuple):
     comment: str
 
 
+@public
 class OpProtoHolder:
     """The descriptions of all operators.
 
@@ -34,7 +35,6 @@ class OpProtoHolder:
     def instance(cls) -> OpProtoHolder:
         return _HOLDER
 
-    @public
     def get_op_proto(self, type: str) -> OpProto:
         """The description of an operator.
 

@@ -110,6 +110,7 @@ class LoDTensor:
         return f"LoDTensor({np.asarray(self)!r})"
 
 
+@public
 class SelectedRows:
     """A handle on some rows of an array whose other rows are zero, such as the gradient of a sparse embedding.
 
