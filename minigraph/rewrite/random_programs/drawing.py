@@ -138,6 +138,12 @@ def _by_type() -> dict[str, list[Sample]]:
 
 @cache
 def _all_types() -> tuple[str, ...]:
+    """The types that have samples.
+
+    Steps draw control flow and arrays of tensors. Not drawn are operators with effects outside of the program, which no
+    result shows (``print``, ``py_func``, whose function the script of a counter-example could not hold), those that
+    need other ranks, and those that read lengths (LoD), which `Drawn` does not feed.
+    """
     return tuple(sorted(_by_type()))
 
 
