@@ -21,6 +21,7 @@ from minigraph.lowering.rewritten import Rewritten, rewrite
 from minigraph.lowering.steps import Steps, concretize, to_steps
 from minigraph.passes import LOWERING, FuseGlobalNorm, events
 from minigraph.passes.base import Pass, Pipeline
+from minigraph.passes.rules import Rule, Rules
 from minigraph.runtime.place import Place
 from minigraph.support.gc_pause import without_collector
 from minigraph.support.undo import unnoted
@@ -139,8 +140,11 @@ def _rewritten_for(
 
 
 def _is_own(each: Pass) -> bool:
-    """Whether a pass is minigraph's own, and so known to keep programs right."""
-    return type(each).__module__.startswith("minigraph.")
+    """Whether a pass is minigraph's own, and so known to keep programs right; a rule is if its pattern is."""
+    written = each.function if isinstance(each, Rule) else type(each)
+    return written.__module__.startswith("minigraph.") and (
+        not isinstance(each, Rules) or all(map(_is_own, each.rules))
+    )
 
 
 def _verifying(passes: Pipeline, program: Program) -> Pipeline:

@@ -206,3 +206,23 @@ def test_the_error_names_the_rule_and_its_line():
         with pytest.raises(PassError, match="relu_of_scale breaks the program: relu reads h") as caught:
             each(program())
         assert line(caught.value.line).endswith("# its result is read")
+
+
+@rewrite.rule
+def loses_a_result(x):
+    return layers.scale(x)
+
+
+@loses_a_result.edit
+def _(match):
+    match.ops[0].block.remove(match.ops[0])
+    return True
+
+
+@pytest.mark.parametrize("each", [loses_a_result, rewrite.Rules(loses_a_result)], ids=["alone", "among others"])
+def test_an_executor_names_a_rule_of_the_users(each):
+    main = fluid.Program()
+    with fluid.program_guard(main, fluid.Program()):
+        z = layers.relu(layers.scale(fluid.data("x", [2])))
+    with pytest.raises(PassError, match=r"loses_a_result|Rules"):
+        fluid.Executor(passes=Pipeline((each,))).run(main, feed={"x": np.ones(2, "float32")}, fetch_list=[z])
