@@ -77,7 +77,6 @@ class _Sharding:
         self.ops = self._dependent()
         self.last = self.ops[-1]
         self.after = self.last._next
-        self.made = list(dict.fromkeys(name for op in self.ops for name in op.output_arg_names if name != EMPTY))
         self._check()
 
     def apply(self) -> None:
@@ -213,15 +212,14 @@ class _Sharding:
 
     def _join_leaves(self, maps: Sequence[dict[str, str]], grads: set[str]) -> None:
         """Give losses, and results that nothing reads, a value for the whole batch."""
+        divided = set(self.ops)
         read = {name for op in self.ops for name in op.input_arg_names}
-        outside = {name for op in self.block.ops if op not in set(self.ops) for name in op.input_arg_names}
+        outside = {name for op in self.block.ops if op not in divided for name in op.input_arg_names}
         for op in self.ops:
             for name in op.output_arg_names:
-                if name == EMPTY or name in grads or (op.role & Role.BACKWARD and name not in outside):
-                    continue
-                if name in read and name not in outside and not op.role & Role.LOSS:
-                    continue
-                self._join(op, name, [names[name] for names in maps])
+                is_leaf = name not in read and not op.role & Role.BACKWARD
+                if name != EMPTY and name not in grads and (is_leaf or name in outside or op.role & Role.LOSS):
+                    self._join(op, name, [names[name] for names in maps])
 
     def _join(self, op: Operator, name: str, parts: Sequence[str]) -> None:
         var = self.block.var(name)

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from exact_trainings import NETWORKS, train
+from pass_laws import assert_linear
 from test_launch import HERE, launched, needs_mpi
 
 import minigraph as fluid
@@ -114,3 +115,18 @@ def test_what_depends_on_other_samples_is_refused():
         DataParallel(3, shards=8, exact=True)
     with pytest.raises(ProgramError, match="needs exact=True"):
         DataParallel(2, shards=8)
+
+
+@pytest.mark.timing
+def test_time_is_linear():
+    def make(count):
+        main = fluid.Program()
+        with fluid.program_guard(main, fluid.Program()), fluid.unique_name.guard():
+            hidden = fluid.data("x", [None, 2])
+            for _ in range(count // 8):
+                hidden = layers.dropout(layers.fc(hidden, 2, act="relu"), 0.1)
+            fluid.optimizer.SGD(0.1).minimize(layers.mean(hidden))
+        return main
+
+    assert_linear(ShardBatch(2), make)
+    assert_linear(DataParallel(2, ragged=True), make)
