@@ -13,6 +13,9 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--timeout", type=float, default=600.0, metavar="S", help="seconds that a rank waits for others (default: 600)"
     )
+    parser.add_argument(
+        "--threads", type=int, metavar="T", help="BLAS threads of each rank (default: the ranks share the cores)"
+    )
     parser.add_argument("script", metavar="SCRIPT", help="the Python file")
     parser.add_argument("arguments", nargs=argparse.REMAINDER, metavar="...", help="arguments of the script")
 
@@ -23,14 +26,16 @@ def _launch(options: argparse.Namespace) -> int:
     Each rank is the script with the environment of fluid's launcher: PADDLE_TRAINER_ID,
     PADDLE_TRAINERS_NUM and so on; minigraph.parallel.rank() and size() say the same.
     Lines that ranks print begin with their number. When one rank fails all end, and its
-    error is the one that is shown. The cores are divided among the ranks, unless
-    OPENBLAS_NUM_THREADS says otherwise.
+    error is the one that is shown. The cores are divided among the ranks, unless --threads
+    or OPENBLAS_NUM_THREADS says otherwise.
 
     The exit status is 1 if a rank failed.
     """
     if options.ranks < 1:
         options.parser.error(f"argument -n/--ranks: must be at least 1, got {options.ranks}")
-    return launch(options.script, options.arguments, options.ranks, options.timeout)
+    if options.threads is not None and options.threads < 1:
+        options.parser.error(f"argument --threads: must be at least 1, got {options.threads}")
+    return launch(options.script, options.arguments, options.ranks, options.timeout, options.threads)
 
 
 COMMANDS: Commands = {"launch": Command(_launch, _add_options)}

@@ -11,13 +11,24 @@ from functools import partial
 from typing import TypeVar
 
 from minigraph.parallel.data_parallel import DataParallel
+from minigraph.parallel.machine import machine
 from minigraph.parallel.norms import NormsOverRanks, compare_norms
 from minigraph.parallel.verifying import verify
 from minigraph.support.communicator import Communicator, current
 from minigraph.support.public import public, refuse_unknown_names
 from minigraph.support.simulated_ranks import run_ranks
 
-__all__ = ["Communicator", "DataParallel", "NormsOverRanks", "compare_norms", "rank", "simulate", "size", "verify"]
+__all__ = [
+    "Communicator",
+    "DataParallel",
+    "NormsOverRanks",
+    "compare_norms",
+    "machine",
+    "rank",
+    "simulate",
+    "size",
+    "verify",
+]
 
 T = TypeVar("T")
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from minigraph.errors import ProgramError, warn
 from minigraph.ir import Program
+from minigraph.parallel.machine import warn_of_threads
 from minigraph.parallel.verifying import verify
 from minigraph.passes.collective import GradAllReduce, broadcast_parameters
 from minigraph.passes.shards import ShardBatch, count_steps
@@ -48,7 +49,8 @@ class DataParallel(GradAllReduce):
     Warns
     -----
     UserWarning
-        If the loss averages over samples and `ragged` is false: ranks must then be fed as many samples each.
+        If the loss averages over samples and `ragged` is false: ranks must then be fed as many samples each. With
+        `exact`, if the number of BLAS threads is not chosen.
 
     Examples
     --------
@@ -87,6 +89,7 @@ class DataParallel(GradAllReduce):
     def apply(self, program: Program) -> bool:
         changed = False
         if self.exact:
+            warn_of_threads()
             changed = ShardBatch(self._shards // self.ranks).apply(program)
             program.is_exact = True
         if self.ranks > 1:

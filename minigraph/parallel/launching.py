@@ -15,11 +15,14 @@ from pathlib import Path
 from typing import Any
 
 from minigraph.errors import MissingExtraError, MissingFileError
+from minigraph.parallel.machine import SHARED
 from minigraph.parallel.rank import FOLDER, TIMEOUT
 
 
-def launch(script: str, arguments: Sequence[str], ranks: int, timeout: float) -> int:
+def launch(script: str, arguments: Sequence[str], ranks: int, timeout: float, threads: int | None = None) -> int:
     """Run a script on `ranks` processes; return the exit status, 0 if every rank has ended well.
+
+    `threads` is the number of BLAS threads of each rank; by default the ranks share the cores.
 
     Raises
     ------
@@ -33,11 +36,15 @@ def launch(script: str, arguments: Sequence[str], ranks: int, timeout: float) ->
     command = [_find_mpiexec(), "-n", str(ranks), sys.executable, "-m", "minigraph.parallel.rank", script, *arguments]
     with tempfile.TemporaryDirectory() as folder:
         process = subprocess.Popen(
-            command, env=_environment(ranks, folder, timeout), text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+            command,
+            env=_environment(ranks, folder, timeout, threads),
+            text=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
         )
         try:
-            with ThreadPoolExecutor(2) as threads:
-                died = list(threads.map(_show, [process.stdout, process.stderr], [sys.stdout, sys.stderr]))
+            with ThreadPoolExecutor(2) as readers:
+                died = list(readers.map(_show, [process.stdout, process.stderr], [sys.stdout, sys.stderr]))
         except BaseException:  # such as Ctrl-C
             process.terminate()
             raise
@@ -45,6 +52,8 @@ def launch(script: str, arguments: Sequence[str], ranks: int, timeout: float) ->
             print(_story(Path(folder), ranks, died[0] or died[1]), file=sys.stderr)
     return int(process.returncode != 0)
 
+
+_THREADS = ("OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS")
 
 _BANNER = re.compile(r"={10,}|=   |YOUR APPLICATION TERM|This typically refers|Please see the FAQ|Abort\(\d+\) on node")
 """Beginnings of lines in which MPICH says that a rank has ended."""
@@ -72,17 +81,19 @@ def _find_mpiexec() -> str:
     return found
 
 
-def _environment(ranks: int, folder: str, timeout: float) -> dict[str, str]:
-    """The environment of the ranks, which share the cores unless the user has said otherwise."""
-    threads = str(max(1, (os.cpu_count() or 1) // ranks))
+def _environment(ranks: int, folder: str, timeout: float, threads: int | None) -> dict[str, str]:
+    """The environment of the ranks."""
+    share = str(max(1, (os.cpu_count() or 1) // ranks))
     chosen = {
-        "OPENBLAS_NUM_THREADS": threads,
-        "NUMBA_NUM_THREADS": threads,
         "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",  # Open MPI counts cores as places
         **os.environ,
         FOLDER: folder,
         TIMEOUT: str(timeout),
     }
+    if threads is not None:
+        chosen |= dict.fromkeys(_THREADS, str(threads))
+    elif not {"OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"} & os.environ.keys():
+        chosen |= {**dict.fromkeys(_THREADS, share), SHARED: "1"}
     # The ranks import the package that the launcher is part of, installed or not.
     root = str(Path(__file__).resolve().parents[2])
     chosen["PYTHONPATH"] = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")]))

@@ -103,6 +103,11 @@ class MpiRank(Communicator):
         """Raise if other ranks still exchange what this one does not."""
         self._agree(END, 0)
 
+    def compare(self, text: str) -> list[str]:
+        """The text that each rank gives."""
+        found: list[str] = self._comm.allgather(text)
+        return found
+
     def abort(self) -> None:
         """End the processes of all ranks."""
         self._mpi.COMM_WORLD.Abort(1)

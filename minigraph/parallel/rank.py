@@ -12,6 +12,7 @@ import types
 from pathlib import Path
 from typing import Any
 
+from minigraph.parallel.machine import machine
 from minigraph.parallel.mpi import MpiRank
 from minigraph.support.communicator import communicate_by
 
@@ -57,6 +58,10 @@ def main(arguments: list[str]) -> None:
     communicate_by(communicator)
     streams = [_Prefixed(sys.stdout, rank), _Prefixed(sys.stderr, rank)]
     sys.stdout, sys.stderr = streams
+    machines = communicator.compare(machine())
+    if rank == 0 and len(set(machines)) > 1:
+        shown = [f"  rank {number}: {each}" for number, each in enumerate(machines)]
+        print("ranks are not alike, so that results of exact programs may differ:", *shown, sep="\n", file=sys.stderr)
     sys.argv = arguments
     sys.path.insert(0, str(Path(arguments[0]).resolve().parent))
     try:

@@ -117,6 +117,22 @@ def test_a_rank_that_others_wait_for_too_long_is_an_error(script):
 
 @needs_mpi
 @pytest.mark.slow
+def test_threads_are_chosen_and_ranks_that_differ_are_named(tmp_path, monkeypatch):
+    script = tmp_path / "threads.py"
+    script.write_text("import os\nprint(os.environ['OPENBLAS_NUM_THREADS'])\n")
+    status, output, errors, _ = launched(2, script, options=["--threads", "3"])
+    assert (status, sorted(output.splitlines()), errors) == (0, ["[0] 3", "[1] 3"], "")
+    other = tmp_path / "sitecustomize.py"
+    other.write_text("import os\nos.environ['OPENBLAS_NUM_THREADS'] = str(1 + int(os.environ.get('PMI_RANK', 0)))\n")
+    command = [sys.executable, "-m", "minigraph", "launch", "-n", "2", str(script)]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), str(HERE.parents[1])])}
+    ended = subprocess.run(command, capture_output=True, text=True, env=environment, check=False, timeout=120)
+    if "[1] 2" in ended.stdout and os.cpu_count() != 1:  # where MPICH says which rank it is
+        assert "ranks are not alike" in ended.stderr
+
+
+@needs_mpi
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["nccl2", "collective", "local"])
 def test_ranks_of_fleet_train_as_one(mode):
     found = {}
