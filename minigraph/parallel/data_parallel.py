@@ -57,7 +57,7 @@ class DataParallel(GradAllReduce):
     >>> import minigraph as fluid
     >>> from minigraph.parallel import DataParallel
     >>> main, startup = fluid.Program(), fluid.Program()
-    >>> with fluid.program_guard(main, startup):
+    >>> with fluid.program_guard(main, startup), fluid.unique_name.guard():
     ...     loss = fluid.layers.mean(fluid.layers.fc(fluid.data("x", [None, 2]), 1, bias_attr=False))
     ...     clip = fluid.clip.GradientClipByGlobalNorm(1.0)
     ...     _ = fluid.optimizer.SGD(0.1, grad_clip=clip).minimize(loss)
