@@ -12,6 +12,7 @@ import numpy as np
 
 from minigraph.kernels.batches import Batch
 from minigraph.kernels.indexing import added_rows, require_inside
+from minigraph.kernels.rank_table import on_host
 from minigraph.kernels.registry import kernel
 
 
@@ -133,5 +134,5 @@ def ctc_align(xp, x, length, levels=None, *, blank, merge_repeated, padding_valu
     # As in fluid: one row of -1 stands for nothing at all.
     rows = found if len(found) else xp.full((1, 1), -1, x.dtype)
     offsets = np.zeros(len(counts) + 1, np.int64)
-    offsets[1:] = np.cumsum(counts if xp is np else counts.get())
+    offsets[1:] = np.cumsum(on_host(counts))
     return rows, None, [offsets]

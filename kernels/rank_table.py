@@ -26,13 +26,14 @@ def max_sequence_len(xp, table):
     return table[:1, 1].copy() if len(table) else xp.zeros(1, np.int64)
 
 
-def _on_host(table) -> np.ndarray:
+def on_host(table) -> np.ndarray:
+    """A NumPy array as it is, an array of a GPU as a copy."""
     return table if isinstance(table, np.ndarray) else table.get()
 
 
 def _outer_offsets(table) -> np.ndarray:
     """The offsets of the sequences of a table, in their own order."""
-    found = _on_host(table)
+    found = on_host(table)
     lengths = np.empty(len(found), np.int64)
     lengths[found[:, 0]] = found[:, 1]
     return offsets_of(lengths)
@@ -90,7 +91,7 @@ def _inner_offsets(outer, of_steps) -> np.ndarray:
 
 def _alive(table, i) -> int:
     """The number of sequences that have a step `i`."""
-    return int((_on_host(table)[:, 1] > int(i.item())).sum())
+    return int((on_host(table)[:, 1] > int(i.item())).sum())
 
 
 @kernel("shrink_rnn_memory", view="x")
@@ -129,7 +130,7 @@ def reorder_lod_tensor_by_rank_grad(xp, x, table, d_out, x_lod=None):
 
 def _reordering(table, x, x_lod) -> tuple[np.ndarray, list[Any]]:
     """The rows of the sequences in the order of a table, and the levels of the result."""
-    which = _on_host(table)[:, 0]
+    which = on_host(table)[:, 0]
     count = len(x_lod[0]) - 1 if x_lod else len(x)
     if len(which) != count:
         raise ExecutionError(

@@ -8,6 +8,7 @@ import numpy as np
 
 from minigraph.errors import ExecutionError
 from minigraph.kernels.batches import Batch
+from minigraph.kernels.rank_table import on_host
 from minigraph.kernels.registry import kernel
 
 _TAGS = {"IOB": (2, 0, -1, -1), "IOE": (2, -1, 1, -1), "IOBES": (4, 0, 2, 3), "plain": (1, -1, -1, -1)}
@@ -45,7 +46,7 @@ def _chunks(xp, tokens, present, none, scheme) -> tuple[Any, Any]:
     steps = xp.arange(tokens.shape[1])
     # The first end behind each step, found from the last step to the first.
     after = xp.where(ends, steps, tokens.shape[1])[:, ::-1]
-    behind = np.minimum.accumulate(after if xp is np else after.get(), axis=1)[:, ::-1]
+    behind = np.minimum.accumulate(on_host(after), axis=1)[:, ::-1]
     following = xp.roll(xp.asarray(behind), -1, 1)
     return xp.where(begins, kind, -1), xp.where(begins, following, 0)
 

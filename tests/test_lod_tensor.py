@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import minigraph as fluid
-from minigraph.errors import ProgramError, WrongTypeError
+from minigraph.errors import ExecutionError, ProgramError, WrongTypeError
 
 CPU = fluid.CPUPlace()
 
@@ -100,7 +100,7 @@ def test_a_tensor_is_fed_as_an_array_and_its_sequences_need_a_tensor_again():
         assert exe.run(feed={"x": tensor_of(np.array([[1], [2]]))}, fetch_list=[y])[0].tolist() == [[2], [4]]
         feed = {"x": tensor_of(np.array([[1], [2]]), [[2]])}
         assert exe.run(feed=feed, fetch_list=[y], return_numpy=False)[0].lod() == [[0, 2]]
-        with pytest.raises(ProgramError, match="which an array cannot hold"):
+        with pytest.raises(ExecutionError, match="which an array cannot hold"):
             exe.run(feed=feed, fetch_list=[y])
 
 

@@ -61,13 +61,13 @@ def port(source: str, filename: str = "<script>") -> Ported:
 
     Examples
     --------
-    >>> ported = port("import paddle.fluid as fluid\npool = fluid.layers.sequence_pool\n")
+    >>> ported = port("import paddle.fluid as fluid\nboxes = fluid.layers.prior_box\n")
     >>> print(ported.source)
     import minigraph as fluid
-    pool = fluid.layers.sequence_pool
+    boxes = fluid.layers.prior_box
     <BLANKLINE>
     >>> [(each.line, each.name) for each in ported.missing]
-    [(2, 'paddle.fluid.layers.sequence_pool')]
+    [(2, 'paddle.fluid.layers.prior_box')]
     """
     try:
         tree = ast.parse(source, filename)

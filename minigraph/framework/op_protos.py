@@ -28,7 +28,7 @@ class OpProtoHolder:
     --------
     >>> proto = OpProtoHolder.instance().get_op_proto("scale")
     >>> [slot.name for slot in proto.inputs], [attr.name for attr in proto.attrs]
-    (['X'], ['scale', 'bias', 'bias_after_scale'])
+    (['X', 'ScaleTensor'], ['scale', 'bias', 'bias_after_scale'])
     """
 
     @classmethod

@@ -13,7 +13,7 @@ from minigraph.ir import Block, Program, Variable, VarKind
 from minigraph.ir.effects import DEEPEST
 from minigraph.opdef import EMPTY, HINT_ATTRS, SUB_BLOCK, OpDef, all_definitions, definition_of
 from minigraph.support.public import public
-from minigraph.types import RAW, DType, TensorType
+from minigraph.types import DType, TensorType
 
 __all__ = ["deserialize_program"]
 
@@ -153,7 +153,7 @@ def _add_variable(block: Block, var: VarDesc, used: set[str], problems: list[str
         return
     holder = var.type.lod_tensor if kind == VarTypeType.LOD_TENSOR else var.type.tensor_array
     tensor = var.type.selected_rows if kind == VarTypeType.SELECTED_ROWS else None if holder is None else holder.tensor
-    tensor_type = RAW if kind == VarTypeType.RAW else None
+    tensor_type = None
     if tensor is not None:
         if tensor.data_type not in DType._value2member_map_ or min(tensor.dims, default=0) < -1:
             problems.append(f"{var.name} has the element type {tensor.data_type} and the shape {tensor.dims}")

@@ -13,7 +13,7 @@ from minigraph.ir.variable_methods import Methods
 from minigraph.ir.variable_operators import Arithmetic
 from minigraph.ir.variable_subscripts import Subscripts
 from minigraph.opdef import GRAD_SUFFIX
-from minigraph.types import DType, TensorType, VarKind, product
+from minigraph.types import RAW, DType, TensorType, VarKind, product
 
 if TYPE_CHECKING:
     from minigraph.ir.block import Block
@@ -64,7 +64,9 @@ class Variable(Arithmetic, Subscripts, Methods):
     ) -> None:
         self.block = block
         self.name = name
-        if tensor_type is not None and tensor_type.kind is not kind:
+        if kind is VarKind.RAW:
+            tensor_type = RAW
+        elif tensor_type is not None and tensor_type.kind is not kind:
             tensor_type = tensor_type.held_as(kind)
         self.tensor_type = tensor_type
         self._kind = kind
@@ -92,7 +94,9 @@ class Variable(Arithmetic, Subscripts, Methods):
     @kind.setter
     def kind(self, kind: VarKind) -> None:
         self._kind = kind
-        if self.tensor_type is not None:
+        if kind is VarKind.RAW:
+            self.tensor_type = RAW
+        elif self.tensor_type is not None:
             self.tensor_type = self.tensor_type.held_as(kind)
 
     @property

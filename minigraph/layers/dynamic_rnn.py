@@ -48,7 +48,8 @@ class DynamicRNN:
     ...         rnn.output(updated)
     ...     sums = rnn()
     ...     rows = fluid.create_lod_tensor(np.array([[1], [2], [3]], "float32"), [[2, 1]], fluid.CPUPlace())
-    ...     fluid.Executor().run(feed={"x": rows}, fetch_list=[sums])[0].ravel()
+    ...     (found,) = fluid.Executor().run(feed={"x": rows}, fetch_list=[sums], return_numpy=False)
+    >>> np.array(found).ravel()
     array([1., 3., 3.], dtype=float32)
     """
 

@@ -59,8 +59,9 @@ def conv3d(
     Examples
     --------
     >>> import minigraph as fluid
-    >>> film = fluid.data("film", [None, 3, 16, 112, 112])
-    >>> fluid.layers.conv3d(film, 8, [1, 7, 7], stride=[1, 2, 2], padding=[0, 3, 3]).shape
+    >>> with fluid.program_guard(fluid.Program(), fluid.Program()):
+    ...     film = fluid.data("film", [None, 3, 16, 112, 112])
+    ...     fluid.layers.conv3d(film, 8, [1, 7, 7], stride=[1, 2, 2], padding=[0, 3, 3]).shape
     (-1, 8, 16, 56, 56)
     """
     return append_convolution(

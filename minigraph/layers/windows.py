@@ -59,8 +59,9 @@ def crop_tensor(
     Examples
     --------
     >>> import minigraph as fluid
-    >>> x = fluid.data("x", [None, 3, 8])
-    >>> fluid.layers.crop_tensor(x, shape=[-1, 2, -1], offsets=[0, 1, 2]).shape
+    >>> with fluid.program_guard(fluid.Program()):
+    ...     x = fluid.data("x", [None, 3, 8])
+    ...     fluid.layers.crop_tensor(x, shape=[-1, 2, -1], offsets=[0, 1, 2]).shape
     (-1, 2, 6)
     """
     check_variable(x, "crop_tensor: x")
@@ -104,7 +105,8 @@ def unfold(
     Examples
     --------
     >>> import minigraph as fluid
-    >>> fluid.layers.unfold(fluid.data("images", [None, 3, 8, 8]), [2, 3], paddings=1).shape
+    >>> with fluid.program_guard(fluid.Program()):
+    ...     fluid.layers.unfold(fluid.data("images", [None, 3, 8, 8]), [2, 3], paddings=1).shape
     (-1, 18, 72)
     """
     return emit(

@@ -11,8 +11,10 @@ from minigraph.parallel.verifying import verify
 from minigraph.passes.collective import GradAllReduce, broadcast_parameters
 from minigraph.passes.shards import ShardBatch, count_steps
 from minigraph.passes.weighted_means import WeightMeans, means_of_loss
+from minigraph.support.public import public
 
 
+@public
 @dataclass(frozen=True)
 class DataParallel(GradAllReduce):
     """Make a training program one of `ranks` ranks, each of which is fed its own samples.

@@ -36,7 +36,7 @@ def test_a_page_is_copied_as_a_notebook(tmp_path):
     assert "```python" not in str(content)
 
 
-@pytest.mark.parametrize("command", [["lessons", "11"], ["grade", "read_program", "x.py"], ["grade", "1", "absent.py"]])
+@pytest.mark.parametrize("command", [["lessons", "99"], ["grade", "read_program", "x.py"], ["grade", "1", "absent.py"]])
 def test_an_unknown_lesson_or_file_is_refused(command, capsys):
     assert main(command) == 1
     said = capsys.readouterr().err

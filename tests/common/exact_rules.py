@@ -129,7 +129,7 @@ def _(x):
 
 @rule
 def two_clips(x, low=value(optional=True), a=attr("min"), b=attr("max")):
-    return op("clip", X=op("clip", X=x, Min=low, min=a, max=b), min=a, max=b)
+    return op("clip", X=op("clip", X=x, Min=low, min=a, max=b), Min=low, min=a, max=b)
 
 
 @two_clips.to

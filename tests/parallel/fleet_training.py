@@ -8,26 +8,32 @@ import minigraph as fluid
 from minigraph.incubate.fleet.base import role_maker
 from minigraph.incubate.fleet.collective import DistributedStrategy, fleet
 
-fleet.init(role_maker.PaddleCloudRoleMaker(is_collective=True))
-x, y = fluid.data("x", [None, 4]), fluid.data("y", [None, 1])
-start = fluid.initializer.NumpyArrayInitializer(np.full((4, 1), float(fleet.worker_index()) + 0.5, "float32"))
-loss = fluid.layers.mean(
-    fluid.layers.square_error_cost(fluid.layers.fc(x, 1, param_attr=fluid.ParamAttr("w", start)), y)
-)
-strategy = DistributedStrategy()
-if sys.argv[1] == "local":
-    strategy.use_local_sgd = True
-if sys.argv[1] == "collective":
-    strategy.mode = "collective"
-optimizer = fleet.distributed_optimizer(fluid.optimizer.SGD(0.1), strategy)
-optimizer.minimize(loss, fluid.default_startup_program())
-executor = fluid.Executor(fluid.CPUPlace())
-executor.run(fleet.startup_program)
-rng = np.random.default_rng(0)
-rank, ranks = fleet.worker_index(), fleet.worker_num()
-for _ in range(5):
-    rows, targets = rng.normal(size=(8, 4)).astype("float32"), rng.normal(size=(8, 1)).astype("float32")
-    feed = {"x": np.split(rows, ranks)[rank], "y": np.split(targets, ranks)[rank]}
-    executor.run(fleet.main_program, feed, [loss])
-fleet.barrier_worker()
-print(fleet.split_files(list("abcde")), np.array(fluid.global_scope().find_var("w").get_tensor()).ravel().tolist())
+
+def main():
+    fleet.init(role_maker.PaddleCloudRoleMaker(is_collective=True))
+    x, y = fluid.data("x", [None, 4]), fluid.data("y", [None, 1])
+    start = fluid.initializer.NumpyArrayInitializer(np.full((4, 1), float(fleet.worker_index()) + 0.5, "float32"))
+    loss = fluid.layers.mean(
+        fluid.layers.square_error_cost(fluid.layers.fc(x, 1, param_attr=fluid.ParamAttr("w", start)), y)
+    )
+    strategy = DistributedStrategy()
+    if sys.argv[1] == "local":
+        strategy.use_local_sgd = True
+    if sys.argv[1] == "collective":
+        strategy.mode = "collective"
+    optimizer = fleet.distributed_optimizer(fluid.optimizer.SGD(0.1), strategy)
+    optimizer.minimize(loss, fluid.default_startup_program())
+    executor = fluid.Executor(fluid.CPUPlace())
+    executor.run(fleet.startup_program)
+    rng = np.random.default_rng(0)
+    rank, ranks = fleet.worker_index(), fleet.worker_num()
+    for _ in range(5):
+        rows, targets = rng.normal(size=(8, 4)).astype("float32"), rng.normal(size=(8, 1)).astype("float32")
+        feed = {"x": np.split(rows, ranks)[rank], "y": np.split(targets, ranks)[rank]}
+        executor.run(fleet.main_program, feed, [loss])
+    fleet.barrier_worker()
+    print(fleet.split_files(list("abcde")), np.array(fluid.global_scope().find_var("w").get_tensor()).ravel().tolist())
+
+
+if __name__ == "__main__":
+    main()

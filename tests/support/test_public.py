@@ -32,7 +32,12 @@ LEFT |= {
 }  # fmt: skip
 """What a pass is, which users derive from; and what passes tell those who watch."""
 LEFT |= {"CounterExample", "Match", "Score", "Step", "Use", "ValueTable.__init__", "WhyNot"}
+LEFT |= {"MovieInfo.__init__", "NormsOverRanks.__init__", "UserInfo.__init__"}
 """Records that the library makes."""
+LEFT |= {
+    f"Communicator.{name}" for name in ["all_gather", "all_reduce", "broadcast", "gather", "reduce_scatter", "scatter"]
+}
+"""What kernels call for each exchange."""
 CALLED_BY_US = {"forward", "op_for"}
 """Methods that users write and the library calls."""
 
