@@ -70,7 +70,10 @@ class Communicator(ABC):
 
     @abstractmethod
     def scatter(self, parts: np.ndarray[Any, Any], call: Call) -> Sequence[np.ndarray[Any, Any]]:
-        """What the ranks give for this rank: each gives one of `parts` for each rank. Errors as in `gather`."""
+        """What the ranks give for this rank: each gives one of `parts` for each rank.
+
+        The arrays are gone at the next exchange. Errors as in `gather`.
+        """
 
     def all_gather(self, array: np.ndarray[Any, Any], call: Call) -> np.ndarray[Any, Any]:
         """The arrays of all ranks along the first dimension."""
