@@ -39,6 +39,7 @@ def file(tmp_path, monkeypatch):
     return file
 
 
+@pytest.mark.slow
 def test_a_wrong_pass_is_shown_with_a_script_that_runs(file, capsys):
     assert main(["check", f"{file}:Wrong"]) == 1
     assert "differs" in capsys.readouterr().out

@@ -83,6 +83,7 @@ def test_a_recorded_plan_trains_as_one_that_is_not(optimizer, clip, recording):
         assert found[name].tobytes() == value.tobytes(), name
 
 
+@pytest.mark.slow
 @needs_compiler
 def test_fused_operators_are_recorded_too(host_cuda_fused, recording):
     network, each = Network(), executor()

@@ -44,6 +44,7 @@ def test_each_thread_has_an_executor(jit):
     assert found == expected
 
 
+@pytest.mark.slow
 @WITH_AND_WITHOUT_JIT
 @pytest.mark.skipif("fork" not in multiprocessing.get_all_start_methods(), reason="this system cannot fork")
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")

@@ -213,6 +213,7 @@ print("numba.np.arraymath" in sys.modules, found.sum().round())
     assert [run_python(program, **environment) for _ in range(2)] == ["True 64.0\n", "False 64.0\n"]
 
 
+@pytest.mark.slow
 def test_processes_may_fill_the_folder_at_a_time(cache):
     program = f"""
 from minigraph.kernels.jit import compiling

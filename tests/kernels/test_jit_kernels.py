@@ -90,6 +90,7 @@ def apart(array):
     return wide[..., ::2]
 
 
+@pytest.mark.slow
 def test_every_update_rule_has_a_sample_that_is_compiled(always_compiled):
     seen = {
         call.op.type for s in COMPILED if s.op in SAME_BITS for call in calls(s, "float32") if offered(call) is not None
@@ -504,6 +505,7 @@ def test_normalized_rows_are_closer_to_the_exact_ones(begin):
         assert np.abs(value - best).max() <= max(1.5 * np.abs(other - best).max(), 1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_test", [False, True])
 @pytest.mark.parametrize("shape", [(8, 32, 16, 16), (8, 64, 2, 2), (64, 20)])
 def test_batch_normalization_is_as_exact_as_the_kernel(shape, is_test):

@@ -92,6 +92,7 @@ def test_a_flag_to_skip_leaves_the_table_as_it_was():
     assert np.array_equal(found, param)
 
 
+@pytest.mark.slow
 def test_a_row_number_out_of_range_is_the_error_that_it_always_is():
     param, rate, grad, _ = inputs_of(UPDATES["sgd"][0], rows_of([1, HEIGHT]))
     with pytest.raises(IndexError, match="out of bounds"):

@@ -277,6 +277,7 @@ def test_programs_that_make_no_sense_are_refused():
             build()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("use_peepholes", [False, True])
 def test_compiled_steps_agree_with_the_shared_kernels(dtype, use_peepholes):

@@ -147,6 +147,7 @@ def test_ranks_of_fleet_train_as_one(mode):
         assert weights == pytest.approx(found[1][0][1], rel=1e-5)
 
 
+@pytest.mark.slow
 @needs_mpi
 def test_what_cannot_be_launched_is_refused(script, tmp_path):
     status, _, errors, _ = launched(0, script)

@@ -94,6 +94,7 @@ def test_a_rule_without_replacement_has_no_gradient():
         gradient_of(mean, "x")
 
 
+@pytest.mark.slow
 def test_random_programs_keep_their_values():
     for with_results in (False, True):
         assert rewrite.check(gradient_of(squared(), "x", with_results=with_results), programs=60) is None

@@ -3,6 +3,8 @@
 import subprocess
 import sys
 
+import pytest
+
 LATE = {
     "minigraph.comparison", "minigraph.dataset", "minigraph.dygraph", "minigraph.executor.checking", "minigraph.io",
     "minigraph.nets", "minigraph.nn", "minigraph.reader", "minigraph.rewrite", "difflib", "hashlib", "html",
@@ -20,6 +22,7 @@ def test_what_a_plain_run_does_not_use_is_not_imported():
     assert loaded_by("import minigraph") == set()
 
 
+@pytest.mark.slow
 def test_a_late_module_is_there_when_it_is_asked_for():
     assert "minigraph.io" in loaded_by("import minigraph as fluid; fluid.io")
     assert "minigraph.comparison" in loaded_by("from minigraph import compare_training")

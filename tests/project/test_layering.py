@@ -121,6 +121,7 @@ def test_imports_go_down():
     assert wrong == []
 
 
+@pytest.mark.slow
 def test_no_import_circles():
     graph = networkx.DiGraph(edge for edge in imports() if edge not in EXCEPTIONS and "__init__" not in edge)
     circles = [sorted(group) for group in networkx.strongly_connected_components(graph) if len(group) > 1]
