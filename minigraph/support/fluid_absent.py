@@ -23,10 +23,10 @@ _RECURRENT = Absent(
 _DECODING = Absent("decoders are not here yet", "Unroll the steps of the decoder with layers.While or a Python loop.")
 _DETECTION = Absent("detection is out of scope", "Train and run detectors where they are at home.")
 _SERVERS = Absent(
-    "parameter servers and training on several machines are out of scope", "Run the script as one process."
+    "parameter servers are out of scope",
+    "Train on several ranks: minigraph.parallel.DataParallel or fleet's collective mode, and minigraph launch.",
 )
-_LOSSES = Absent("this loss is not here yet", "Write its formula with elementwise layers and layers.mean.")
-_IMAGES = Absent("this operator on images is not here yet", "Build it from layers.gather, layers.pad2d and arithmetic.")
+_OPERATORS = Absent("this operator is not here yet", "Build it from layers.gather, layers.pad2d and arithmetic.")
 _TOOLS = Absent("this tool of Paddle's own is out of scope", "Leave the call out: the numbers do not depend on it.")
 _INFERENCE = Absent(
     "the inference engine is out of scope",
@@ -44,9 +44,7 @@ _NAMES = {
         sequence_topk_avg_pooling var_conv_2d match_matrix_tensor fused_embedding_seq_pool
         search_pyramid_hash filter_by_instag
     """,
-    _RECURRENT: """
-        lstm
-    """,
+    _RECURRENT: "lstm",
     _DECODING: """
         BeamSearchDecoder InitState StateCell TrainingDecoder
     """,
@@ -60,18 +58,13 @@ _NAMES = {
     """,
     _SERVERS: """
         DistributeTranspiler DistributeTranspilerConfig HashName RoundRobin TrainerDesc MultiTrainer DistMultiTrainer
-        PipelineTrainer DataFeedDesc  PipelineOptimizer HDFSClient multi_download
+        PipelineTrainer DataFeedDesc PipelineOptimizer HDFSClient multi_download
         multi_upload load_persistables_for_increment load_persistables_for_inference convert_dist_to_sparse_program
         ctr_metric_bundle continuous_value_model tdm_child tdm_sampler rank_attention parameter_server
         distribute_transpiler hdfs fleet_util
     """,
-    _LOSSES: """
-
-    """,
-    _IMAGES: """
-
-        data_norm
-        TreeConv tree_conv partial_concat partial_sum shuffle_batch fused_elemwise_activation
+    _OPERATORS: """
+        data_norm TreeConv tree_conv partial_concat partial_sum shuffle_batch fused_elemwise_activation
     """,
     _TOOLS: """
         install_check run_check
