@@ -20,11 +20,13 @@ def test_a_pass_is_checked(check_pass):
 """
 
 
-def passed(folder, *options):
+def passed(folder, *options, **environment):
     (folder / "test_passes.py").write_text(TESTS)
     path = os.pathsep.join([str(folder / "installed"), str(ROOT)])
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-q", *options, "test_passes.py"]
-    ended = subprocess.run(command, cwd=folder, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True)
+    ended = subprocess.run(
+        command, cwd=folder, env={**os.environ, "PYTHONPATH": path, **environment}, capture_output=True, text=True
+    )
     return "2 passed" in ended.stdout
 
 
@@ -40,5 +42,7 @@ def test_pytest_finds_the_fixture_where_minigraph_is_installed(tmp_path):
 
 @pytest.mark.slow
 def test_a_checkout_gives_the_fixture_when_it_is_asked_for(tmp_path):
-    assert passed(tmp_path, "-p", "pytest_minigraph")
-    assert not passed(tmp_path)
+    # As if nothing were installed, minigraph among it.
+    alone = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    assert passed(tmp_path, "-p", "pytest_minigraph", **alone)
+    assert not passed(tmp_path, **alone)
