@@ -43,6 +43,6 @@ def test_pytest_finds_the_fixture_where_minigraph_is_installed(tmp_path):
 @pytest.mark.slow
 def test_a_checkout_gives_the_fixture_when_it_is_asked_for(tmp_path):
     # As if nothing were installed, minigraph among it.
-    alone = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    alone = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTEST_ADDOPTS": ""}
     assert passed(tmp_path, "-p", "pytest_minigraph", **alone)
     assert not passed(tmp_path, **alone)
