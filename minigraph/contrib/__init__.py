@@ -1,14 +1,19 @@
-"""Names of ``fluid.contrib``: layers, estimates and readers; imports layers and what lies below them."""
+"""Names of ``fluid.contrib``: layers, estimates, readers and decay; imports layers and what lies below them."""
 
-from minigraph.contrib import layers, mixed_precision, reader
-from minigraph.contrib.layers import BasicGRUUnit, BasicLSTMUnit, basic_gru, basic_lstm
+from minigraph.contrib import decoder, layers, mixed_precision, model_stat, reader
+from minigraph.contrib.decoder import BeamSearchDecoder, InitState, StateCell, TrainingDecoder
+from minigraph.contrib.decoupled_decay import extend_with_decoupled_weight_decay
+from minigraph.contrib.layers import *
+from minigraph.contrib.layers import __all__ as _layers
 from minigraph.contrib.memory_usage_calc import memory_usage
+from minigraph.contrib.op_counts import op_freq_statistic
 from minigraph.contrib.reader import distributed_batch_reader
 from minigraph.support.public import refuse_unknown_names
 
 __all__ = [
-    "BasicGRUUnit", "BasicLSTMUnit", "basic_gru", "basic_lstm", "distributed_batch_reader", "layers", "memory_usage",
-    "mixed_precision", "reader",
+    *_layers, "BeamSearchDecoder", "InitState", "StateCell", "TrainingDecoder", "decoder", "distributed_batch_reader",
+    "extend_with_decoupled_weight_decay", "layers", "memory_usage", "mixed_precision", "model_stat",
+    "op_freq_statistic", "reader",
 ]  # fmt: skip
 
 refuse_unknown_names(__name__)

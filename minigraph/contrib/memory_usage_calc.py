@@ -45,7 +45,7 @@ def memory_usage(program: Program, batch_size: int) -> tuple[float, float, str]:
     block = program.global_block()
     names = dict.fromkeys(name for op in block.ops for name in op.output_arg_names)
     total = 0.0
-    for var in filter(None, map(block.vars.get, names)):
+    for var in [block.vars[name] for name in names if name in block.vars]:
         shape = var.shape or ()
         if var.kind is not VarKind.LOD_TENSOR:
             continue

@@ -22,7 +22,7 @@ from minigraph.layers import (
     reduce_sum,
     zeros_like,
 )
-from minigraph.optimizer.base import Parameters
+from minigraph.optimizer.state import Parameters
 from minigraph.optimizer.wrapping import WrappedOptimizer
 from minigraph.support.public import public
 from minigraph.types import DType, VarKind
@@ -76,7 +76,7 @@ def decorate(
 
 @public
 class OptimizerWithMixedPrecision(WrappedOptimizer):
-    """What `decorate` returns, for the default main program."""
+    """Result of `decorate`, for the default main program."""
 
     def __init__(
         self, optimizer: Any, amp_lists: AutoMixedPrecisionLists, init_loss_scaling: float,
@@ -95,7 +95,7 @@ class OptimizerWithMixedPrecision(WrappedOptimizer):
             self._good, self._bad = (_state(f"num_{kind}_steps", 0, "int32") for kind in ("good", "bad"))
         if isinstance(optimizer._learning_rate, float):
             rate = _state("learning_rate", optimizer._learning_rate, "float32")
-            optimizer._rates[default_main_program().serial] = rate
+            optimizer._learning_rate_map[default_main_program()] = rate
 
     def get_loss_scaling(self) -> Variable:
         """The factor of the loss, float32[1]."""
