@@ -6,6 +6,7 @@ step, whose logarithms add up to that of the sum over all paths.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -33,28 +34,41 @@ def _last(lengths) -> Any:
     return (lengths - 1).clip(0)
 
 
-@kernel("linear_chain_crf")
-def linear_chain_crf(xp, emission, transition, label, length, levels=None):
-    batch = Batch(xp, emission, length, levels, "Emission")
-    emission, present = batch.padded(emission), batch.present
-    sequences, steps, count = emission.shape
-    tags = _tags(xp, label, batch, count)
-    exps, peaks = _exponentials(xp, emission, 2)
-    weights, top = _exponentials(xp, transition, None)
-    start, end, between = weights[0], weights[1], weights[2:]
-    alpha, log_sum = xp.zeros(emission.shape), xp.zeros(sequences)
-    for step in range(steps):
-        now = (alpha[:, step - 1] @ between if step else start) * exps[:, step]
-        total = now.sum(1)
-        alpha[:, step] = xp.where(present[:, step, None], now / total[:, None], 0)
-        log_sum += xp.where(present[:, step], xp.log(total) + peaks[:, step, 0] + top, 0)
-    if steps:
-        last = _last(present.sum(1))
-        ends = (xp.take_along_axis(alpha, last[:, None, None], 1)[:, 0] * end).sum(1)
-        log_sum += xp.where(present[:, 0], xp.log(xp.where(present[:, 0], ends, 1)) + top, 0)
-    loss = (log_sum - _score(xp, emission, transition, tags, present))[:, None]
-    results = batch.as_given(alpha), batch.as_given(exps), xp.exp(transition.astype(np.float64)), loss
-    return tuple(result.astype(emission.dtype) for result in results)
+def linear_chain_crf_by(forward) -> Callable[..., Any]:
+    """The kernel of ``linear_chain_crf`` whose sums over paths a function like `_forward` computes."""
+
+    def linear_chain_crf(xp, emission, transition, label, length, levels=None):
+        batch = Batch(xp, emission, length, levels, "Emission")
+        emission, present = batch.padded(emission), batch.present
+        tags = _tags(xp, label, batch, emission.shape[2])
+        exps, peaks = _exponentials(xp, emission, 2)
+        weights, top = _exponentials(xp, transition, None)
+        alpha, totals = forward(xp, exps, weights, present)
+        log_sum = xp.where(present, xp.log(totals) + peaks[:, :, 0] + top, 0).sum(1)
+        if present.shape[1]:
+            last = _last(present.sum(1))
+            ends = (xp.take_along_axis(alpha, last[:, None, None], 1)[:, 0] * weights[1]).sum(1)
+            log_sum += xp.where(present[:, 0], xp.log(xp.where(present[:, 0], ends, 1)) + top, 0)
+        loss = (log_sum - _score(xp, emission, transition, tags, present))[:, None]
+        results = batch.as_given(alpha), batch.as_given(exps), xp.exp(transition.astype(np.float64)), loss
+        return tuple(result.astype(emission.dtype) for result in results)
+
+    return linear_chain_crf
+
+
+def _forward(xp, exps, weights, present) -> tuple[Any, Any]:
+    """Sums over all paths that end in a tag, divided by their total, 0 behind the end; and that total."""
+    start, between = weights[0], weights[2:]
+    by_time = exps.swapaxes(0, 1).copy()
+    totals = xp.empty(by_time.shape[:2])
+    for step, now in enumerate(by_time):
+        now *= by_time[step - 1] @ between if step else start
+        now.sum(1, out=totals[step])
+        now /= totals[step, :, None]
+    return xp.where(present[:, :, None], by_time.swapaxes(0, 1), 0), totals.T
+
+
+kernel("linear_chain_crf")(linear_chain_crf_by(_forward))
 
 
 def _score(xp, emission, transition, tags, present) -> Any:
@@ -74,42 +88,49 @@ def _at_end(xp, tags, present) -> Any:
     return xp.take_along_axis(tags, _last(present.sum(1))[:, None], 1)[:, 0]
 
 
-@kernel("linear_chain_crf_grad")
-def linear_chain_crf_grad(
-    xp, emission, transition, label, length, alpha, emission_exps, transition_exps, d_out, levels=None, *, wanted
-):  # fmt: skip
-    if emission.size == 0:
-        return xp.zeros_like(emission), xp.zeros_like(transition)
-    batch, weights = Batch(xp, emission, length, levels, "Emission"), _exponentials(xp, transition, None)[0]
-    present, tags = batch.present, _tags(xp, label, batch, len(transition[0]))
-    alpha, exps = (batch.padded(x).astype(np.float64) * present[:, :, None] for x in (alpha, emission_exps))
-    d = d_out.astype(np.float64).reshape(-1, 1)
-    beta = _backward(xp, exps, weights, present)
-    marginal = alpha * beta
-    total = marginal.sum(2, keepdims=True)
-    marginal /= xp.where(present[:, :, None], total, 1)
-    # The expected number of uses less the real one, at each tag and at each pair of neighbours.
-    d_emission = marginal
-    held = xp.take_along_axis(d_emission, tags[:, :, None], 2)
-    xp.put_along_axis(d_emission, tags[:, :, None], held - present[:, :, None], 2)
-    d_emission *= d[:, :, None]
-    d_transition = None
-    if wanted[1]:
-        d_transition = _transition_gradient(xp, alpha, exps * beta, weights, d_emission, tags, present, d)
-        d_transition = d_transition.astype(transition.dtype)
-    return batch.as_given(d_emission).astype(emission.dtype), d_transition
+def linear_chain_crf_grad_by(backward) -> Callable[..., Any]:
+    """The kernel of ``linear_chain_crf_grad`` whose sums over paths a function like `_backward` computes."""
+
+    def linear_chain_crf_grad(
+        xp, emission, transition, label, length, alpha, emission_exps, transition_exps, d_out, levels=None, *, wanted
+    ):  # fmt: skip
+        if emission.size == 0:
+            return xp.zeros_like(emission), xp.zeros_like(transition)
+        batch, weights = Batch(xp, emission, length, levels, "Emission"), _exponentials(xp, transition, None)[0]
+        present, tags = batch.present, _tags(xp, label, batch, len(transition[0]))
+        alpha, exps = (batch.padded(x).astype(np.float64) * present[:, :, None] for x in (alpha, emission_exps))
+        d = d_out.astype(np.float64).reshape(-1, 1)
+        beta = backward(xp, exps, weights, present)
+        marginal = alpha * beta
+        total = marginal.sum(2, keepdims=True)
+        marginal /= xp.where(present[:, :, None], total, 1)
+        # The expected number of uses less the real one, at each tag and at each pair of neighbours.
+        d_emission = marginal
+        held = xp.take_along_axis(d_emission, tags[:, :, None], 2)
+        xp.put_along_axis(d_emission, tags[:, :, None], held - present[:, :, None], 2)
+        d_emission *= d[:, :, None]
+        d_transition = None
+        if wanted[1]:
+            d_transition = _transition_gradient(xp, alpha, exps * beta, weights, d_emission, tags, present, d)
+            d_transition = d_transition.astype(transition.dtype)
+        return batch.as_given(d_emission).astype(emission.dtype), d_transition
+
+    return linear_chain_crf_grad
 
 
 def _backward(xp, exps, weights, present) -> Any:
     """Sums over all paths that continue a tag, divided by their total; 0 behind the end."""
-    end, between = weights[1], weights[2:]
-    beta, lengths = xp.zeros_like(exps), present.sum(1)
-    for step in range(exps.shape[1] - 1, -1, -1):
-        is_last = (lengths == step + 1)[:, None]
-        later = (exps[:, step + 1] * beta[:, step + 1]) @ between.T if step + 1 < exps.shape[1] else end
-        now = xp.where(is_last, end, later)
-        beta[:, step] = xp.where(present[:, step, None], now / now.sum(1, keepdims=True), 0)
-    return beta
+    end, back = weights[1], weights[2:].T
+    by_time = xp.ascontiguousarray(exps.swapaxes(0, 1))
+    beta = xp.empty_like(by_time)
+    beta[-1:] = end / end.sum()
+    for step in range(len(beta) - 2, -1, -1):
+        now = xp.where(present[:, step + 1, None], (by_time[step + 1] * beta[step + 1]) @ back, end)
+        xp.divide(now, now.sum(1, keepdims=True), out=beta[step])
+    return xp.where(present[:, :, None], beta.swapaxes(0, 1), 0)
+
+
+kernel("linear_chain_crf_grad")(linear_chain_crf_grad_by(_backward))
 
 
 def _transition_gradient(xp, alpha, continued, weights, d_emission, tags, present, d) -> Any:
@@ -128,31 +149,42 @@ def _transition_gradient(xp, alpha, continued, weights, d_emission, tags, presen
     return xp.concatenate([d_emission[:, 0].sum(0)[None], at_end.sum(0)[None], pairs - used.reshape(pairs.shape)])
 
 
-@kernel("crf_decoding")
-def crf_decoding(xp, emission, transition, label, length, levels=None):
-    batch = Batch(xp, emission, length, levels, "Emission")
-    scores, present = batch.padded(emission), batch.present
-    path = xp.zeros(present.shape, np.int64)
-    if path.size:
-        path = xp.where(present, _best_path(xp, scores, transition, present), 0)
-    if label is not None:
-        path = ((path == batch.tokens(label)) & present).astype(np.int64)
-    return batch.as_given(path).reshape(-1, 1) if batch.are_rows else path
+def crf_decoding_by(best_path) -> Callable[..., Any]:
+    """The kernel of ``crf_decoding`` by a function like `_best_path`."""
+
+    def crf_decoding(xp, emission, transition, label, length, levels=None):
+        batch = Batch(xp, emission, length, levels, "Emission")
+        scores, present = batch.padded(emission), batch.present
+        path = xp.zeros(present.shape, np.int64)
+        if path.size:
+            path = xp.where(present, best_path(xp, scores, transition, present), 0)
+        if label is not None:
+            path = ((path == batch.tokens(label)) & present).astype(np.int64)
+        return batch.as_given(path).reshape(-1, 1) if batch.are_rows else path
+
+    return crf_decoding
 
 
 def _best_path(xp, emission, transition, present) -> Any:
-    """The tags of the highest score, int64[batch, time]; behind the end of a sequence the last one."""
+    """The tags of the highest score, int64[batch, time]; behind the end of a sequence any."""
     start, end, between = transition[0], transition[1], transition[2:]
+    by_time, alive = xp.ascontiguousarray(emission.swapaxes(0, 1)), present.T[:, :, None]
     # The highest score of the paths that end in a tag, at each step.
-    best = xp.empty_like(emission)
-    best[:, 0] = start + emission[:, 0]
-    for step in range(1, emission.shape[1]):
-        now = (best[:, step - 1, :, None] + between).max(1) + emission[:, step]
-        best[:, step] = xp.where(present[:, step, None], now, best[:, step - 1])
-    path = xp.empty(present.shape, np.int64)
-    path[:, -1] = (best[:, -1] + end).argmax(1)
-    for step in range(emission.shape[1] - 1, 0, -1):
-        tag = path[:, step]
-        before = (best[:, step - 1] + between.T[tag]).argmax(1)
-        path[:, step - 1] = xp.where(present[:, step], before, tag)
-    return path
+    best = xp.empty_like(by_time)
+    best[0] = start + by_time[0]
+    # [batch, later tag, tag]: a maximum along the last dimension.
+    back = xp.ascontiguousarray(between.T)
+    for step in range(1, len(best)):
+        now = (best[step - 1][:, None, :] + back).max(2)
+        now += by_time[step]
+        best[step] = xp.where(alive[step], now, best[step - 1])
+    path = xp.empty(present.T.shape, np.int64)
+    path[-1] = (best[-1] + end).argmax(1)
+    for step in range(len(best) - 1, 0, -1):
+        tag = path[step]
+        before = (best[step - 1] + back[tag]).argmax(1)
+        path[step - 1] = xp.where(alive[step, :, 0], before, tag)
+    return path.T
+
+
+kernel("crf_decoding")(crf_decoding_by(_best_path))

@@ -18,7 +18,8 @@ from minigraph.kernels.sequence_rows import Steps, lengths_of, offsets_of, range
 def lod_rank_table(xp, x, x_lod, *, level):
     lengths = lengths_of(x_lod[level])
     ranked = rank_of(lengths)
-    return xp.asarray(np.stack([ranked, lengths[ranked]], 1))
+    table = xp.asarray(np.stack([ranked, lengths[ranked]], 1))
+    return (table, x_lod[:level]) if level else table
 
 
 @kernel("max_sequence_len")
@@ -69,8 +70,8 @@ class _Elements:
 
 
 @kernel("lod_tensor_to_array")
-def lod_tensor_to_array(xp, x, table, like, x_lod, like_lod):
-    levels = x_lod or like_lod or []
+def lod_tensor_to_array(xp, x, table, like, x_lod, table_lod, like_lod):
+    levels = (x_lod or like_lod or [])[len(table_lod or []) :]
     elements = _Elements(_outer_offsets(table), levels[-1] if len(levels) > 1 else None)
     rows = x[xp.asarray(elements.rows)]
     array = [rows[step].copy() for step in slices_of(elements.starts)]
@@ -78,10 +79,11 @@ def lod_tensor_to_array(xp, x, table, like, x_lod, like_lod):
 
 
 @kernel("array_to_lod_tensor")
-def array_to_lod_tensor(xp, array, table, like, x_lod, like_lod):
-    outer = _outer_offsets(table)
-    levels = like_lod or [outer, *([_inner_offsets(outer, x_lod[0])] if x_lod else [])]
-    return _Elements(outer, levels[1] if len(levels) > 1 else None).together(xp, array), levels
+def array_to_lod_tensor(xp, array, table, like, x_lod, table_lod, like_lod):
+    outer, above = _outer_offsets(table), table_lod or []
+    levels = like_lod or [*above, outer, *([_inner_offsets(outer, x_lod[0])] if x_lod else [])]
+    inner = levels[len(above) + 1 :]
+    return _Elements(outer, inner[-1] if inner else None).together(xp, array), levels
 
 
 def _inner_offsets(outer, of_steps) -> np.ndarray:

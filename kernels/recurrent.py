@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from minigraph.kernels.activation import relu, relu_grad, sigmoid, sigmoid_grad, tanh, tanh_grad
-from minigraph.kernels.cuda import gemm
-from minigraph.kernels.registry import kernel
+from minigraph.kernels.matrix import bare_dot
+from minigraph.kernels.registry import kernel, specialize
 from minigraph.kernels.sums import add_over
 from minigraph.kernels.upcast import widen
 
@@ -39,45 +42,78 @@ def _weights(weight) -> tuple[Any, Any]:
 
 @kernel("gru_unit")
 def gru_unit(xp, x, hidden, weight, bias, *, activation, gate_activation, origin_mode):
-    total, before, w, b = _wide(x, hidden, weight, bias)
-    size = hidden.shape[1]
-    for_gates, for_candidate = _weights(w)
-    gate = total.copy() if b is None else total + b
-    # One product for both gates; the candidate needs the reset gate first.
-    gate[:, : 2 * size] += gemm.dot(xp, before, for_gates)
-    gate[:, : 2 * size] = _ACTIVATIONS[gate_activation][0](xp, gate[:, : 2 * size])
-    update, reset = gate[:, :size], gate[:, size : 2 * size]
-    kept = reset * before
-    candidate = _ACTIVATIONS[activation][0](xp, gate[:, 2 * size :] + gemm.dot(xp, kept, for_candidate))
-    gate[:, 2 * size :] = candidate
-    result = candidate + update * (before - candidate) if origin_mode else before + update * (candidate - before)
-    return _narrowed(x, gate, kept, result)
+    step = _gru_step(xp, activation, gate_activation, origin_mode)
+    return _narrowed(x, *step(*_wide(x, hidden, weight, bias)))
 
 
 @kernel("gru_unit_grad")
 def gru_unit_grad(
     xp, x, hidden, weight, bias, gate, kept, d_hidden, *, activation, gate_activation, origin_mode, wanted
 ):  # fmt: skip
-    before, w, gate, kept, d = _wide(hidden, weight, gate, kept, d_hidden)
-    size = hidden.shape[1]
-    for_gates, for_candidate = _weights(w)
-    update, reset, candidate = (gate[:, i * size : (i + 1) * size] for i in range(3))
-    sign = 1 if origin_mode else -1
-    d_before = d * (update if origin_mode else 1 - update)
-    d_gate = xp.empty_like(gate)
-    d_gate[:, 2 * size :] = _ACTIVATIONS[activation][1](xp, candidate, d * ((1 - update) if origin_mode else update))
-    d_kept = gemm.dot(xp, d_gate[:, 2 * size :], for_candidate.T)
-    # The gradients of both gates side by side, as the gates lie, for one product.
-    d_gates = xp.concatenate([sign * d * (before - candidate), d_kept * before], 1)
-    d_gate[:, : 2 * size] = _ACTIVATIONS[gate_activation][1](xp, gate[:, : 2 * size], d_gates)
-    d_before += d_kept * reset + gemm.dot(xp, d_gate[:, : 2 * size], for_gates.T)
-    d_weight = d_bias = None
-    if wanted[2]:
-        parts = gemm.dot(xp, before.T, d_gate[:, : 2 * size]), gemm.dot(xp, kept.T, d_gate[:, 2 * size :])
-        d_weight = xp.concatenate([part.reshape(-1) for part in parts]).reshape(weight.shape)
-    if wanted[3]:
-        d_bias = add_over(xp, d_gate, (0,), keepdims=True)
-    return _narrowed(x, d_gate, d_before, d_weight, d_bias)
+    step = _gru_step_grad(xp, activation, gate_activation, origin_mode, wanted)
+    return _narrowed(x, *step(*_wide(x, hidden, weight, bias, gate, kept, d_hidden)))
+
+
+@specialize("gru_unit")
+def _wide_gru(xp, x, hidden, weight, bias, *, activation, gate_activation, origin_mode):
+    return None if x.dtype == np.float16 else _gru_step(xp, activation, gate_activation, origin_mode)
+
+
+@specialize("gru_unit_grad")
+def _wide_gru_grad(
+    xp, x, hidden, weight, bias, gate, kept, d_hidden, *, activation, gate_activation, origin_mode, wanted
+):  # fmt: skip
+    return None if x.dtype == np.float16 else _gru_step_grad(xp, activation, gate_activation, origin_mode, wanted)
+
+
+def _gru_step(xp, activation, gate_activation, origin_mode) -> Callable[..., Any]:
+    """A step as a function of arrays of float32 or float64."""
+    dot, gates_of, candidate_of = bare_dot(xp), _ACTIVATIONS[gate_activation][0], _ACTIVATIONS[activation][0]
+
+    def step(total, before, w, b):
+        size = before.shape[1]
+        for_gates, for_candidate = _weights(w)
+        gate = total.copy() if b is None else total + b
+        both, last = gate[:, : 2 * size], gate[:, 2 * size :]
+        # One product for both gates; the candidate needs the reset gate first.
+        both += dot(before, for_gates)
+        both[...] = gates_of(xp, both)
+        update, reset = both[:, :size], both[:, size:]
+        kept = reset * before
+        last[...] = candidate = candidate_of(xp, last + dot(kept, for_candidate))
+        result = candidate + update * (before - candidate) if origin_mode else before + update * (candidate - before)
+        return gate, kept, result
+
+    return step
+
+
+def _gru_step_grad(xp, activation, gate_activation, origin_mode, wanted) -> Callable[..., Any]:
+    """The gradients of a step as a function of arrays of float32 or float64."""
+    dot, gates_grad, candidate_grad = bare_dot(xp), _ACTIVATIONS[gate_activation][1], _ACTIVATIONS[activation][1]
+
+    def step_grad(total, before, w, b, gate, kept, d):
+        size = before.shape[1]
+        for_gates, for_candidate = _weights(w)
+        update, reset, candidate = gate[:, :size], gate[:, size : 2 * size], gate[:, 2 * size :]
+        rest = 1 - update
+        d_gate = xp.empty_like(gate)
+        d_both, d_last = d_gate[:, : 2 * size], d_gate[:, 2 * size :]
+        d_last[...] = candidate_grad(xp, candidate, d * (rest if origin_mode else update))
+        d_kept = dot(d_last, for_candidate.T)
+        # The gradients of both gates side by side, as the gates lie, for one product.
+        d_update = (d if origin_mode else -d) * (before - candidate)
+        d_both[...] = gates_grad(xp, gate[:, : 2 * size], xp.concatenate([d_update, d_kept * before], 1))
+        d_before = d * (update if origin_mode else rest)
+        d_before += d_kept * reset + dot(d_both, for_gates.T)
+        d_weight = d_bias = None
+        if wanted[2]:
+            parts = dot(before.T, d_both), dot(kept.T, d_last)
+            d_weight = xp.concatenate([part.reshape(-1) for part in parts]).reshape(w.shape)
+        if wanted[3]:
+            d_bias = add_over(xp, d_gate, (0,), keepdims=True)
+        return d_gate, d_before, d_weight, d_bias
+
+    return step_grad
 
 
 @kernel("lstm_unit")

@@ -50,7 +50,7 @@ ACTIVATIONS = {
 
 
 class LSTM(NamedTuple):
-    """What the steps of a long short-term memory compute, in the order of time.
+    """Results of the steps of a long short-term memory, in the order of time.
 
     The gates of a row are the candidate, the input gate, the forget gate and the output gate, each after its
     activation.
@@ -64,7 +64,7 @@ class LSTM(NamedTuple):
 
 
 class LSTMCell:
-    """What a step of a long short-term memory computes beside the products with weights.
+    """Cell of a long short-term memory: a step without the products with weights.
 
     Parameters
     ----------
@@ -131,7 +131,7 @@ class LSTMCell:
 
 
 class Projection(NamedTuple):
-    """What a step gives to the next one in place of its hidden state: a product, its activation, perhaps clipped."""
+    """Projection of the hidden state for the next step: a product, its activation, perhaps clipped."""
 
     weight: Any
     act: Activation
@@ -231,7 +231,7 @@ def first_of(xp, steps, by_rank, sequences) -> Any:
 
 
 class GRU(NamedTuple):
-    """What the steps of a gated recurrent unit compute, in the order of time.
+    """Results of the steps of a gated recurrent unit, in the order of time.
 
     The gates of a row are the update gate, the reset gate and the candidate, each after its activation.
     """
@@ -243,7 +243,7 @@ class GRU(NamedTuple):
 
 
 class GRUCell:
-    """What a step of a gated recurrent unit computes beside the products with weights.
+    """Cell of a gated recurrent unit: a step without the products with weights.
 
     `act` has the activations of the gates and of the candidate.
     """
@@ -270,6 +270,37 @@ class GRUCell:
         xp.subtract(end, start, out=hidden)
         hidden *= gates[:, :size]
         hidden += start
+
+    def slopes(self, gates, before) -> Any:
+        """Factors that make gradients those of the gates, for all rows at once, in the gates' order.
+
+        That of the state for the update gate and the candidate, that of what is kept for the reset gate.
+        """
+        xp, size = self.xp, before.shape[1]
+        update, _, candidate = (gates[:, k * size : (k + 1) * size] for k in range(3))
+        slopes = xp.empty_like(gates)
+        slopes[:, : 2 * size] = self.gate.slope(xp, gates[:, : 2 * size])
+        slopes[:, :size] *= before - candidate if self.origin_mode else candidate - before
+        slopes[:, size : 2 * size] *= before
+        share = 1 - update if self.origin_mode else update
+        xp.multiply(self.candidate.slope(xp, candidate), share, out=slopes[:, 2 * size :])
+        return slopes
+
+    def states_grad(self, slopes, d_hidden, d_gates) -> None:
+        """Write the gradients of the update gate and the candidate."""
+        size = d_hidden.shape[1]
+        for part in (slice(0, size), slice(2 * size, None)):
+            self.xp.multiply(d_hidden, slopes[:, part], out=d_gates[:, part])
+
+    def gates_grad(self, slopes, gates, d_hidden, d_kept, d_gates, d_before) -> None:
+        """Write the gradient of the reset gate, and add to `d_before` what goes past the gates; `d_kept` is changed."""
+        xp, size = self.xp, d_hidden.shape[1]
+        reset = slice(size, 2 * size)
+        xp.multiply(d_kept, slopes[:, reset], out=d_gates[:, reset])
+        update = gates[:, :size]
+        d_before += d_hidden * (update if self.origin_mode else 1 - update)
+        d_kept *= gates[:, reset]
+        d_before += d_kept
 
 
 def gru_forward(xp, steps, x, h0, weight, bias, cell) -> GRU:
@@ -306,37 +337,17 @@ def gru_backward(xp, steps, run, h0, weight, bias, d_hidden, cell):
     size = hidden.shape[1]
     for_gates, for_candidate = weights_of_gru(weight)
     before = earlier(xp, steps, hidden, h0)
-    update, reset, candidate = (gates[:, k * size : (k + 1) * size] for k in range(3))
-    # What the gradients of the state and of `kept` are multiplied with, for all rows at once.
-    to_both = cell.gate.slope(xp, gates[:, : 2 * size])
-    to_update, to_reset = to_both[:, :size], to_both[:, size:]
-    to_update *= before - candidate if cell.origin_mode else candidate - before
-    to_reset *= before
-    share = 1 - update if cell.origin_mode else update
-    to_candidate = cell.candidate.slope(xp, candidate) * share
-    stays = 1 - share
-    d_gates = xp.empty_like(gates)
-    slices = steps.slices()
-    count = slices[0].stop if slices else 0
-    d_first = xp.zeros((count, size), hidden.dtype)
+    slopes, d_gates, slices = cell.slopes(gates, before), xp.empty_like(gates), steps.slices()
+    d_first = xp.zeros((slices[0].stop if slices else 0, size), hidden.dtype)
     for number in range(len(slices) - 1, -1, -1):
-        step = slices[number]
+        step, start = slices[number], slices[number - 1].start
         d_h, d_g = d_hidden[step], d_gates[step]
-        xp.multiply(d_h, to_candidate[step], out=d_g[:, 2 * size :])
-        xp.multiply(d_h, to_update[step], out=d_g[:, :size])
+        cell.states_grad(slopes[step], d_h, d_g)
         d_kept = xp.dot(d_g[:, 2 * size :], for_candidate.T)
-        xp.multiply(d_kept, to_reset[step], out=d_g[:, size : 2 * size])
-        if number:
-            start = slices[number - 1].start
-            d_before = d_hidden[start : start + len(d_h)]
-        elif h0 is not None:
-            d_before = d_first
-        else:
-            break
-        d_before += d_h * stays[step]
-        d_kept *= reset[step]
-        d_before += d_kept
-        d_before += xp.dot(d_g[:, : 2 * size], for_gates.T)
+        d_before = d_hidden[start : start + len(d_h)] if number else d_first
+        cell.gates_grad(slopes[step], gates[step], d_h, d_kept, d_g, d_before)
+        if number or h0 is not None:
+            d_before += xp.dot(d_g[:, : 2 * size], for_gates.T)
     parts = xp.dot(before.T, d_gates[:, : 2 * size]), xp.dot(kept.T, d_gates[:, 2 * size :])
     d_weight = xp.concatenate([part.reshape(-1) for part in parts]).reshape(weight.shape)
     d_bias = None if bias is None else add_over(xp, d_gates, (0,), keepdims=True)
@@ -435,13 +446,20 @@ def gru_by(cell_type) -> Callable[..., Any]:
 kernel("gru")(gru_by(GRUCell))
 
 
-@kernel("gru_grad")
-def gru_grad(
-    xp, x, h0, weight, bias, gates, kept, by_time, hidden, d_hidden, x_lod, *, activation, gate_activation, is_reverse,
-    origin_mode, wanted,
-):  # fmt: skip
-    steps = Steps.of(x_lod[-1], is_reverse)
-    cell = GRUCell(xp, (gate_activation, activation), origin_mode)
-    run = GRU(gates, kept, by_time)
-    d_x, *others = gru_backward(xp, steps, run, h0, weight, bias, d_hidden[steps.rows], cell)
-    return steps.back(d_x), *others
+def gru_grad_by(cell_type) -> Callable[..., Any]:
+    """The kernel of ``gru_grad`` whose steps a cell of this type computes."""
+
+    def gru_grad(
+        xp, x, h0, weight, bias, gates, kept, by_time, hidden, d_hidden, x_lod, *, activation, gate_activation,
+        is_reverse, origin_mode, wanted,
+    ):  # fmt: skip
+        steps = Steps.of(x_lod[-1], is_reverse)
+        cell = cell_type(xp, (gate_activation, activation), origin_mode)
+        run = GRU(gates, kept, by_time)
+        d_x, *others = gru_backward(xp, steps, run, h0, weight, bias, d_hidden[steps.rows], cell)
+        return steps.back(d_x), *others
+
+    return gru_grad
+
+
+kernel("gru_grad")(gru_grad_by(GRUCell))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ from minigraph.errors import ExecutionError
 from minigraph.kernels.batches import Batch
 from minigraph.kernels.rank_table import on_host
 from minigraph.kernels.registry import kernel
+from minigraph.kernels.sequence_rows import alive_at, rank_of
 
 _TAGS = {"IOB": (2, 0, -1, -1), "IOE": (2, -1, 1, -1), "IOBES": (4, 0, 2, 3), "plain": (1, -1, -1, -1)}
 """Number of tags in each scheme, and which are begin, end and single; -1 where it has none."""
@@ -67,46 +69,48 @@ def _shares(xp, found, there, right) -> tuple[Any, ...]:
     return (*shares, *(xp.asarray(each).reshape(1).astype(np.int64) for each in (found, there, right)))
 
 
-@kernel("edit_distance")
-def edit_distance(xp, hyps, refs, hyps_length, refs_length, hyps_levels=None, refs_levels=None, *, normalized):
-    given = Batch(xp, hyps, hyps_length, hyps_levels, "Hyps"), Batch(xp, refs, refs_length, refs_levels, "Refs")
-    counts = [batch.present.sum(1) for batch in given]
-    if len(counts[0]) != len(counts[1]):
-        raise ExecutionError(f"Hyps has {len(counts[0])} sequences, Refs {len(counts[1])}")
-    distances = _distances(xp, given[0].tokens(hyps), given[1].tokens(refs), *counts).astype(np.float32)
-    if normalized:
-        if (counts[1] == 0).any():
-            empty = int(xp.flatnonzero(counts[1] == 0)[0])
-            raise ExecutionError(
-                f"sequence {empty} of Refs is empty", hint="Leave it out, or set normalized to False."
-            )  # fmt: skip
-        distances /= counts[1].astype(np.float32)
-    return xp.array([len(distances)], np.int64), distances[:, None]
+def edit_distance_by(distances) -> Callable[..., Any]:
+    """The kernel of ``edit_distance`` by a function of padded tokens and lengths on the host."""
+
+    def edit_distance(xp, hyps, refs, hyps_length, refs_length, hyps_levels=None, refs_levels=None, *, normalized):
+        given = Batch(xp, hyps, hyps_length, hyps_levels, "Hyps"), Batch(xp, refs, refs_length, refs_levels, "Refs")
+        tokens = (on_host(batch.tokens(each)) for batch, each in zip(given, (hyps, refs), strict=True))
+        counts = [on_host(batch.present).sum(1) for batch in given]
+        if len(counts[0]) != len(counts[1]):
+            raise ExecutionError(f"Hyps has {len(counts[0])} sequences, Refs {len(counts[1])}")
+        found = distances(*tokens, *counts).astype(np.float32)
+        if normalized:
+            if (counts[1] == 0).any():
+                empty = int((counts[1] == 0).argmax())
+                raise ExecutionError(
+                    f"sequence {empty} of Refs is empty", hint="Leave it out, or set normalized to False."
+                )  # fmt: skip
+            found /= counts[1].astype(np.float32)
+        return xp.array([len(found)], np.int64), xp.asarray(found[:, None])
+
+    return edit_distance
 
 
-def _distances(xp, a, b, a_counts, b_counts) -> Any:
+def _distances(a, b, a_counts, b_counts) -> Any:
     """Distances of pairs of sequences, int64[batch].
 
-    ``table[i, j]`` is the distance of the first i tokens of one and the first j of the other. Its cells with the same
-    ``i + j`` depend on earlier ones only, and are computed at once.
+    ``row[j]`` is the distance of the tokens of one so far and the first j of the other, less j: so one more token of
+    the latter costs nothing, and an accumulated minimum adds any number of them. All pairs advance together, those with
+    the longest `a` first, so that the ones that still go on are neighbours.
     """
-    batch, rows, columns = len(a), a.shape[1] + 1, b.shape[1] + 1
-    far, i = rows + columns, xp.arange(rows)
-    older, old = xp.full((batch, rows), far), xp.full((batch, rows), far)
-    result = xp.zeros(batch, np.int64)
-    for diagonal in range(rows + columns - 1):
-        j = diagonal - i
-        now = xp.full((batch, rows), far)
-        if diagonal == 0:
-            now[:, 0] = 0
-        else:
-            now = old + 1  # one more token of `b`
-            now[:, 1:] = xp.minimum(now[:, 1:], old[:, :-1] + 1)
-            if rows > 1 and columns > 1:
-                differ = a != b[:, (j[1:] - 1).clip(0, columns - 2)]
-                now[:, 1:] = xp.minimum(now[:, 1:], older[:, :-1] + differ)
-            now = xp.where((j >= 0) & (j < columns), now, far)
-        done = a_counts + b_counts == diagonal
-        result = xp.where(done, xp.take_along_axis(now, a_counts[:, None], 1)[:, 0], result)
-        older, old = old, now
+    ranked = rank_of(a_counts)
+    alive = alive_at(a_counts, a.shape[1])
+    a, b = a[ranked].T, np.ascontiguousarray(b[ranked].T)
+    table = np.zeros((len(b) + 1, len(ranked)), np.int64)
+    for token, count in zip(a, alive.tolist(), strict=True):
+        row = table[:, :count]
+        replaced = row[:-1] - (token[:count] == b[:, :count])
+        row += 1
+        np.minimum(row[1:], replaced, out=row[1:])
+        np.minimum.accumulate(row, axis=0, out=row)
+    result = np.empty(len(ranked), np.int64)
+    result[ranked] = table[b_counts[ranked], np.arange(len(ranked))] + b_counts[ranked]
     return result
+
+
+kernel("edit_distance")(edit_distance_by(_distances))

@@ -5,23 +5,21 @@ Results are within 8 units of the last place of the shared kernels' results for 
 
 from __future__ import annotations
 
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
 
 from minigraph.kernels.jit.compiling import Loops
-from minigraph.kernels.jit.offers import numba_name, offer
-from minigraph.kernels.recurrent_sequences import GRUCell, LSTMCell, gru_by, lstm_by, lstm_grad_by
+from minigraph.kernels.jit.offers import is_wide, numba_name, offer
+from minigraph.kernels.recurrent_sequences import GRUCell, LSTMCell, gru_by, gru_grad_by, lstm_by, lstm_grad_by
 
 _LOOPS = {kind: Loops(f"functions{kind[-2:]}", "exponentials", "recurrent") for kind in ("float32", "float64")}
 
-_LEAST_UNITS = 16
-"""Minimum size of a state for a loop: for less, the calls take longer than what they compute."""
 
-
+@cache
 def _loop(name: str, words: str, dtype: Any) -> Any:
-    """The loop `name` for matrices, ``m``, and booleans, ``b``, of a type."""
+    """The loop `name` for matrices, ``m``, and booleans, ``b``, of a type; cached, because each step asks."""
     kind = numba_name(dtype)
     assert kind is not None
     types = {"m": f"{kind}[:, ::1]", "b": "boolean"}
@@ -53,6 +51,18 @@ class _GRUCell(GRUCell):
     def states(self, product, before, gates, hidden) -> None:
         _loop("gru_states", "mmbmm", gates.dtype)(product, before, self.origin_mode, gates, hidden)
 
+    def slopes(self, gates, before) -> np.ndarray:
+        slopes = np.empty_like(gates)
+        _loop("gru_slopes", "mmbm", gates.dtype)(gates, before, self.origin_mode, slopes)
+        return slopes
+
+    def states_grad(self, slopes, d_hidden, d_gates) -> None:
+        _loop("gru_states_grad", "mmm", slopes.dtype)(slopes, d_hidden, d_gates)
+
+    def gates_grad(self, slopes, gates, d_hidden, d_kept, d_gates, d_before) -> None:
+        loop = _loop("gru_gates_grad", "mmbmmmm", slopes.dtype)
+        loop(slopes, gates, self.origin_mode, d_hidden, d_kept, d_gates, d_before)
+
 
 def _or_zeros(given: Any, like: Any) -> Any:
     return np.zeros_like(like) if given is None else given
@@ -60,7 +70,7 @@ def _or_zeros(given: Any, like: Any) -> Any:
 
 def _is_usual(weight: Any, gate: str, *others: str) -> bool:
     usual = gate == "sigmoid" and set(others) == {"tanh"}
-    return usual and weight.shape[0] >= _LEAST_UNITS and numba_name(weight.dtype) is not None
+    return usual and is_wide(weight.shape[0]) and numba_name(weight.dtype) is not None
 
 
 @offer("lstm", any_size=True)
@@ -80,5 +90,13 @@ def _is_usual_lstm(weight: Any, attrs: dict[str, Any]) -> bool:
 
 @offer("gru", any_size=True)
 def gru(xp, x, h0, weight, *others, **attrs):
-    usual = _is_usual(weight, attrs["gate_activation"], attrs["activation"])
-    return partial(gru_by(_GRUCell), xp, **attrs) if usual else None
+    return partial(gru_by(_GRUCell), xp, **attrs) if _is_usual_gru(weight, attrs) else None
+
+
+@offer("gru_grad", any_size=True)
+def gru_grad(xp, x, h0, weight, *others, **attrs):
+    return partial(gru_grad_by(_GRUCell), xp, **attrs) if _is_usual_gru(weight, attrs) else None
+
+
+def _is_usual_gru(weight: Any, attrs: dict[str, Any]) -> bool:
+    return _is_usual(weight, attrs["gate_activation"], attrs["activation"])

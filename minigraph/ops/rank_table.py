@@ -1,7 +1,7 @@
 """Sequences of different lengths, longest first, and the arrays of their steps.
 
 A rank table, int64[sequences, 2], holds the number and the length of each sequence, longest first; those of one length
-come in their order. It has a row for each sequence of the first level.
+come in their order. It has a row for each sequence of one level, and the levels above that one as its lengths.
 """
 
 from __future__ import annotations
@@ -20,7 +20,11 @@ def _require_table(table: TensorType) -> None:
     require(fits, f"RankTable must be made by lod_rank_table, got {table}")
 
 
-@op("lod_rank_table", inputs="X", outputs="Out", grad=None, lengths="X")
+def _levels_above(levels: Mapping[str, int], attrs: Mapping[str, Any]) -> int:
+    return int(attrs.get("level", 0))
+
+
+@op("lod_rank_table", inputs="X", outputs="Out", grad=None, lod=_levels_above, lengths="X")
 def lod_rank_table(x: TensorType, *, level: int = 0) -> TensorType:
     """``Out`` is the rank table of the sequences of one level of X."""
     return TensorType(DType.INT64, (-1, 2))
@@ -47,12 +51,12 @@ def _flowing(ctx: GradContext, like: list[str]) -> dict[str, list[str]]:
 
 
 def _inner_levels(levels: Mapping[str, int], attrs: Mapping[str, Any]) -> int:
-    return max(0, (levels["X"] or levels.get("Like", 0)) - 1)
+    return max(0, (levels["X"] or levels.get("Like", 0)) - 1 - levels["RankTable"])
 
 
 @op(
     "lod_tensor_to_array", inputs="X RankTable Like", outputs="Out", grad=_from_array, lod=_inner_levels,
-    lengths="X? Like?",
+    lengths="X? RankTable? Like?",
 )  # fmt: skip
 def lod_tensor_to_array(x: TensorType, table: TensorType, like: TensorType | None) -> TensorType:
     """``Out`` is an array with the first element of each sequence, then with the second ones, and so on.
@@ -65,12 +69,12 @@ def lod_tensor_to_array(x: TensorType, table: TensorType, like: TensorType | Non
 
 
 def _outer_levels(levels: Mapping[str, int], attrs: Mapping[str, Any]) -> int:
-    return levels.get("Like") or levels["X"] + 1
+    return levels.get("Like") or levels["RankTable"] + 1 + levels["X"]
 
 
 @op(
     "array_to_lod_tensor", inputs="X RankTable Like", outputs="Out", grad=_to_array, arrays="X", lod=_outer_levels,
-    lengths="X? Like?",
+    lengths="X? RankTable? Like?",
 )  # fmt: skip
 def array_to_lod_tensor(x: TensorType, table: TensorType, like: TensorType | None) -> TensorType:
     """``Out`` has the sequences whose elements stand in an array, as `lod_tensor_to_array` makes it.

@@ -111,3 +111,54 @@ def gru_states(product, before, origin_mode, gates, hidden):
             mix(gates[i, :size], candidate, before[i], hidden[i])
         else:
             mix(gates[i, :size], before[i], candidate, hidden[i])
+
+
+def difference(x, y, out):
+    for j in range(out.size):
+        out[j] = x[j] - y[j]
+
+
+def gru_slopes(gates, before, origin_mode, slopes):
+    """Factors of the gradients of the states and of what is kept, in the order of the gates."""
+    size = before.shape[1]
+    for i in range(before.shape[0]):
+        g, s, b = gates[i], slopes[i], before[i]
+        update, candidate, work = g[:size], g[2 * size :], s[2 * size :]
+        if origin_mode:
+            difference(b, candidate, work)
+        else:
+            difference(candidate, b, work)
+        of_sigmoid(work, update, s[:size])
+        of_sigmoid(b, g[size : 2 * size], s[size : 2 * size])
+        of_tanh(update, origin_mode, candidate, work)
+
+
+def of_sigmoid(factor, y, out):
+    for j in range(out.size):
+        out[j] = factor[j] * (y[j] - y[j] * y[j])
+
+
+def of_tanh(update, origin_mode, y, out):
+    for j in range(out.size):
+        out[j] = (T(1) - update[j] if origin_mode else update[j]) * (T(1) - y[j] * y[j])
+
+
+def gru_states_grad(slopes, d_hidden, d_gates):
+    size = d_hidden.shape[1]
+    for i in range(d_hidden.shape[0]):
+        multiply(d_hidden[i], slopes[i, :size], d_gates[i, :size])
+        multiply(d_hidden[i], slopes[i, 2 * size :], d_gates[i, 2 * size :])
+
+
+def gru_gates_grad(slopes, gates, origin_mode, d_hidden, d_kept, d_gates, d_before):
+    size = d_hidden.shape[1]
+    reset = slice(size, 2 * size)
+    for i in range(d_hidden.shape[0]):
+        multiply(d_kept[i], slopes[i, reset], d_gates[i, reset])
+        stays(d_hidden[i], gates[i, :size], origin_mode, d_before[i])
+        add_product(d_before[i], d_kept[i], gates[i, reset])
+
+
+def stays(d, update, origin_mode, out):
+    for j in range(out.size):
+        out[j] += d[j] * (update[j] if origin_mode else T(1) - update[j])

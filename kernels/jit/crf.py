@@ -1,0 +1,60 @@
+"""Conditional random fields whose sums over paths and best paths are compiled loops.
+
+Results are within 8 units of the last place of the shared kernels' results for each step.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from minigraph.kernels.crf import crf_decoding_by, linear_chain_crf_by, linear_chain_crf_grad_by
+from minigraph.kernels.jit.compiling import Loops
+from minigraph.kernels.jit.offers import is_wide, numba_name, offer
+
+_LOOPS = Loops("crf")
+
+
+def _loop(name: str, words: str, kind: str = "float64") -> Any:
+    """The loop `name` for tensors, ``t``, matrices, ``m``, paths, ``p``, and lengths, ``l``."""
+    types = {"t": f"{kind}[:, :, ::1]", "m": f"{kind}[:, ::1]", "p": "int64[:, ::1]", "l": "int64[::1]"}
+    return _LOOPS.compiled(name, f"void({', '.join(types[word] for word in words)})")
+
+
+def _forward(xp: Any, exps: Any, weights: Any, present: Any) -> tuple[Any, Any]:
+    alpha, totals = np.zeros(exps.shape), np.ones(present.shape)
+    _loop("forward", "tmltm")(np.ascontiguousarray(exps), weights, present.sum(1), alpha, totals)
+    return alpha, totals
+
+
+def _backward(xp: Any, exps: Any, weights: Any, present: Any) -> Any:
+    beta = np.zeros(exps.shape)
+    back = np.ascontiguousarray(weights[2:].T)
+    _loop("backward", "tmmlt")(np.ascontiguousarray(exps), weights, back, present.sum(1), beta)
+    return beta
+
+
+def _best_path(xp: Any, emission: Any, transition: Any, present: Any) -> Any:
+    path = np.zeros(present.shape, np.int64)
+    given = np.ascontiguousarray(emission), np.ascontiguousarray(transition)
+    loop = _loop("best_paths", "tmlmp", str(numba_name(emission.dtype)))
+    loop(*given, present.sum(1), np.empty(emission.shape[1:], emission.dtype), path)
+    return path
+
+
+@offer("linear_chain_crf", any_size=True)
+def linear_chain_crf(xp: Any, emission: Any, *given: Any, **attrs: Any) -> Any:
+    return partial(linear_chain_crf_by(_forward), xp, **attrs) if is_wide(emission.shape[-1]) else None
+
+
+@offer("linear_chain_crf_grad", any_size=True)
+def linear_chain_crf_grad(xp: Any, emission: Any, *given: Any, **attrs: Any) -> Any:
+    return partial(linear_chain_crf_grad_by(_backward), xp, **attrs) if is_wide(emission.shape[-1]) else None
+
+
+@offer("crf_decoding", any_size=True)
+def crf_decoding(xp: Any, emission: Any, *given: Any, **attrs: Any) -> Any:
+    is_compiled = numba_name(emission.dtype) is not None and is_wide(emission.shape[-1])
+    return partial(crf_decoding_by(_best_path), xp, **attrs) if is_compiled else None
