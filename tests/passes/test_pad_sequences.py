@@ -15,6 +15,30 @@ pytestmark = pytest.mark.usefixtures("new_program")
 KINDS = ("sum", "average", "sqrt", "max", "first", "last")
 
 
+def _window(rng):
+    """Size, stride and start of a window of `sequence_conv`."""
+    size = int(rng.integers(1, 5))
+    return size, 1, True, int(rng.integers(-size, size)) if rng.random() < 0.5 else None
+
+
+def _recurrent(rng, like, *states):
+    """Options of recurrent networks, the states before the first step among them."""
+    given = {name: layers.sequence_pool(like, "last") for name in states} if rng.random() < 0.5 else {}
+    gate = str(rng.choice(["sigmoid", "relu"]))
+    return {**given, "is_reverse": bool(rng.integers(2)), "gate_activation": gate}
+
+
+def _lstm(rng, x, like):
+    """Hidden and cell states."""
+    activations = {name: str(rng.choice(["tanh", "identity"])) for name in ("cell_activation", "candidate_activation")}
+    options = {**_recurrent(rng, like, "h_0", "c_0"), **activations, "use_peepholes": bool(rng.integers(2))}
+    return list(layers.dynamic_lstm(layers.fc(x, 24), 24, **options))
+
+
+def _gru_options(rng):
+    return {"candidate_activation": str(rng.choice(["tanh", "relu"])), "origin_mode": bool(rng.integers(2))}
+
+
 def drawn(rng):
     """A random program on words and vectors of sequences; its results without sequences, and its weights."""
     ids, x = layers.data("ids", [1], dtype="int64", lod_level=1), layers.data("x", [6], lod_level=1)
@@ -31,6 +55,14 @@ def drawn(rng):
             lambda a, b: layers.fc(layers.concat([a, b], 1), 6),
             lambda a, b: layers.layer_norm(a),
             lambda a, b: layers.reshape(layers.scale(layers.reshape(a, [-1, 2, 3]), 2.0), [-1, 6]),
+            lambda a, b: layers.elementwise_mul(a, layers.sequence_softmax(layers.fc(b, 1)), axis=0),
+            lambda a, b: layers.sequence_conv(a, 6, *_window(rng)),
+            lambda a, b: layers.row_conv(a, int(rng.integers(0, 4))),
+            lambda a, b: layers.sequence_reverse(a),
+            lambda a, b: b * layers.sequence_expand(layers.sequence_pool(a, "average"), b),
+            lambda a, b: layers.sequence_expand_as(layers.sequence_pool(a, "max"), b),
+            lambda a, b: layers.fc(layers.concat(_lstm(rng, a, b), 1), 6),
+            lambda a, b: layers.dynamic_gru(layers.fc(a, 18), 6, **_recurrent(rng, b, "h_0"), **_gru_options(rng)),
         ]
         pool.append(steps[rng.integers(len(steps))](a, b))
         kind = str(rng.choice(KINDS))
@@ -50,14 +82,16 @@ def padded_feed(feed, longest):
     return found
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(120))
 def test_random_programs_give_the_same_results_and_gradients(seed):
     rng = np.random.default_rng(seed)
     main, startup = fluid.default_main_program(), fluid.default_startup_program()
     main.random_seed = startup.random_seed = 5
     results, loss = drawn(rng)
     padded = PadSequences()(main)
-    assert not any("sequence_pool" in op.type for op in padded.global_block().ops)
+    left = {op.type for op in padded.global_block().ops} - {"sequence_mask"}
+    assert not any(type.startswith(("sequence", "lstm", "gru")) and type != "gru_unit" for type in left)
     for program in (main, padded):
         with fluid.program_guard(program, startup):
             fluid.backward.append_backward(program.global_block().var(loss.name))
@@ -87,6 +121,20 @@ def test_what_mixes_rows_is_refused():
 def test_rows_of_different_sequences_are_not_joined():
     layers.elementwise_add(layers.data("x", [3], lod_level=1), layers.data("y", [3], lod_level=1))
     with pytest.raises(ProgramError, match="x and y have sequences of different variables"):
+        PadSequences()(fluid.default_main_program())
+
+
+def test_what_has_no_padded_form_is_refused():
+    x = layers.data("x", [6], lod_level=1)
+    layers.sequence_expand(x, x)
+    with pytest.raises(ProgramError, match="sequence_expand has no padded form"):
+        PadSequences()(fluid.default_main_program())
+
+
+def test_the_sequences_of_another_variable_are_not_reversed():
+    x, y = layers.data("x", [6]), layers.data("y", [6], lod_level=1)
+    fluid.layer_helper.LayerHelper("reverse").emit("sequence_reverse", X=x, Like=y)
+    with pytest.raises(ProgramError, match="X has no sequences of its own"):
         PadSequences()(fluid.default_main_program())
 
 
