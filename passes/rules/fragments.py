@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeAlias, TypeVar
 
 from minigraph import unique_name
-from minigraph.errors import MinigraphError, RuleError, Site, caller_site, suggest
+from minigraph.errors import MinigraphError, NotFoundError, RuleError, Site, caller_site, suggest
 from minigraph.ir import Block, Operator, Program, Variable, infer_outputs
 from minigraph.ir.block_arguments import Names, bind_slots, each_of
 from minigraph.ir.default_programs import default_main_program, program_guard
@@ -79,9 +79,11 @@ class Attr:
 
     # A layer converts its arguments, so a number stands for the attribute until an operator is given it.
     def __float__(self) -> float:
+        current_fragment()  # outside of one it would be a number like any other
         return 0.5 + self.number / (4 * _STEP)
 
     def __int__(self) -> int:
+        current_fragment()
         return (1 << 40) + self.number
 
     __index__ = __int__
@@ -197,6 +199,10 @@ class Fragment(Block):
         self.variable_type = _Untyped if is_general else Variable
         self.nodes: list[Node] = []
         self.captures = list(attrs)
+        self.given: set[str] = set()
+        """Names of the variables that the fragment is given."""
+        self.holes: list[str] = []
+        """Those of placeholders."""
         self.meaning: dict[str, Operand] = {}
         """Values that the names of variables mean by now."""
 
@@ -211,13 +217,16 @@ class Fragment(Block):
         return self.record((type,), inputs or {}, outputs or {}, attrs or {})
 
     def placeholder(self, name: str, given: Any) -> Any:
-        """What a fragment is given for a parameter; variables of a program keep their names."""
+        """Argument of a fragment for a parameter; variables of a program keep their names."""
         if isinstance(given, Hole):
+            self.given.add(name)
+            self.holes.append(name)
             self.meaning[name] = given
             self.vars[name] = self.variable_type(self, name, given.type)
             return self.vars[name]
         for each in given if isinstance(given, tuple) else (given,):
             if isinstance(each, Variable):
+                self.given.add(each.name)
                 self.vars[each.name] = each
         return given
 
@@ -325,15 +334,16 @@ def traced(
     arguments = {name: block.placeholder(name, each) for name, each in given.items()}
     known = set(block.vars)
     try:
-        with program_guard(program, Program()), unique_name.guard(_PREFIX):
+        with program_guard(program, Program()), unique_name.guard(PREFIX):
             returned = function(**arguments)
     except RuleError:
         raise
     except (MinigraphError, TypeError, AttributeError, ValueError, IndexError) as error:
         raise RuleError(
             f"{what} cannot be run on placeholders: {error.message if isinstance(error, MinigraphError) else error}",
-            site=site_of(function),
-            hint="Give a placeholder the shape that the layer asks for, such as x=rewrite.value(shape=[-1, 10]), "
+            site=line_within(function, error),
+            hint=(isinstance(error, NotFoundError) and error.hint)
+            or "Give a placeholder the shape that the layer asks for, such as x=rewrite.value(shape=[-1, 10]), "
             "or write the operator with rewrite.op.",
         ) from error
     results = list(returned) if isinstance(returned, tuple | list) else [returned]
@@ -346,7 +356,7 @@ def traced(
     return block, [each.name for each in results]
 
 
-_PREFIX = "rule@"
+PREFIX = "rule@"
 """Start of the names that variables of fragments have."""
 
 
@@ -356,13 +366,24 @@ def site_of(function: Callable[..., Any]) -> Site:
     return Site(code.co_filename, code.co_firstlineno)
 
 
+def line_within(function: Callable[..., Any], error: BaseException) -> Site:
+    """The line of a function that raised an error; that on which it is defined if it is not in the traceback."""
+    start, trace = site_of(function), error.__traceback__
+    line = start.line
+    while trace is not None:
+        if trace.tb_frame.f_code is inspect.unwrap(function).__code__:
+            line = trace.tb_lineno
+        trace = trace.tb_next
+    return Site(start.filename, line)
+
+
 def current_fragment() -> Fragment:
     """The fragment that runs."""
     block = default_main_program().current_block()
     if not isinstance(block, Fragment):
         raise RuleError(
-            "rewrite.op and rewrite.marked stand in patterns and replacements of rules", site=caller_site(),
-            hint="Elsewhere append operators with block.append_op.",
+            "rewrite.op, rewrite.marked and rewrite.attr stand in patterns and replacements of rules",
+            site=caller_site(), hint="Elsewhere append operators with block.append_op.",
         )  # fmt: skip
     return block
 
@@ -391,8 +412,14 @@ def op(type: str | Sequence[str], /, *, outputs: Any = None, **slots_and_attrs: 
         if slot in definition.input_slots:
             if each is not None:
                 inputs[slot] = each
-        else:
+        elif key in definition.attrs or key in definition.backend_attrs:
             attrs[key] = each
+        else:
+            known = [*definition.input_slots, *definition.attrs]
+            raise RuleError(
+                f"{types[0]} has neither a slot nor an attribute {key}", site=caller_site(),
+                hint=suggest(key, known) or f"It has {', '.join(known)}.",
+            )  # fmt: skip
     counts = {definition.main_output: 1} if outputs is None else outputs
     counts = counts if isinstance(counts, Mapping) else dict.fromkeys(counts, 1)
     made = {

@@ -5,7 +5,7 @@ There is one matcher. A recorder, if there is one, hears why something does not 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import permutations
 from typing import Any, Protocol
 
@@ -124,13 +124,20 @@ class Matcher:
             yield from self._extend(0)
 
     def _extend(self, number: int) -> Iterator[Match]:
-        if number == len(self.pattern.steps):
-            yield self.match()
-            return
-        op, value, makes = self.pattern.steps[number]
-        for candidate in self.candidates(self.found[value], makes):
-            for _ in self.bindings(op, candidate):
-                yield from self._extend(number + 1)
+        steps = self.pattern.steps
+        while number < len(steps):
+            op, value, makes = steps[number]
+            candidates = self.candidates(self.found[value], makes)
+            number += 1
+            if len(candidates) != 1 or op.commutes:
+                for candidate in candidates:
+                    for _ in self.bindings(op, candidate):
+                        yield from self._extend(number)
+                return
+            # There is no choice, so that the choice before this one undoes it.
+            if not self._fits(op, candidates[0]) or not self._bind(op, candidates[0], _inputs(candidates[0])):
+                return
+        yield self.match()
 
     def match(self) -> Match:
         """The match of the operators that are bound by now, all of the pattern."""
@@ -147,41 +154,53 @@ class Matcher:
 
     def bindings(self, op: PatternOp, candidate: Operator) -> Iterator[None]:
         """Bind `op` to an operator in every possible way: values are bound while the caller looks further."""
-        if candidate in self.ops:
-            self._differs(candidate, "type", f"another {op}", "the same operator")
+        if not self._fits(op, candidate):
             return
-        if not fits(op, candidate, self.recorder):
-            return
-        before, captured = list(self.found), self._captured
-        self.ops[op.number] = candidate
+        before, found, captured = list(self.ops), list(self.found), self._captured
         try:
-            for names in _arrangements(op, candidate):
-                if self._bind(op, candidate, names):
+            for inputs in _arrangements(op, candidate):
+                if self._bind(op, candidate, inputs):
                     yield
-                self.found[:], self._captured = before, captured
+                self.ops[:], self.found[:], self._captured = before, found, captured
         finally:
-            self.ops[op.number], self.found[:], self._captured = None, before, captured
+            self.ops[:], self.found[:], self._captured = before, found, captured
 
-    def _bind(self, op: PatternOp, candidate: Operator, inputs: dict[str, tuple[str, ...]]) -> bool:
-        read, written, bound = self.values.read, self.values.written, self._set
+    def _fits(self, op: PatternOp, candidate: Operator) -> bool:
+        """Whether an operator could be `op`, and is not another one already."""
+        if candidate in self.ops:
+            return self._differs(candidate, "type", f"another {op}", "the same operator")
+        return fits(op, candidate, self.recorder)
+
+    def _bind(self, op: PatternOp, candidate: Operator, inputs: Mapping[str, tuple[str, ...]]) -> bool:
+        found, read, written = self.found, self.values.read, self.values.written
+        has_types = bool(self.pattern.hole_types)
+        self.ops[op.number] = candidate
         for slot in op.inputs:
-            names, places = inputs.get(slot.name, ()), slot.places
-            if slot.rest is not None or len(names) != len(places):
+            slot_name, places, rest, _ = slot
+            names = inputs.get(slot_name, ())
+            if rest is not None or len(names) != len(places):
                 if not self._bind_several(slot, candidate, names):
                     return False
                 continue
             for place, name in zip(places, names, strict=True):
-                if not bound(place, read(name, candidate), candidate, slot):
+                value, known = read(name, candidate), found[place]
+                if known is UNSET and not has_types:
+                    found[place] = value
+                elif known != value and not self._set(place, value, candidate, slot):
                     return False
         for slot in op.outputs:
-            names, places = candidate.outputs.get(slot.name, ()), slot.places
+            slot_name, places, _, _ = slot
+            names = candidate.outputs.get(slot_name, ())
             if len(names) > len(places):
-                return self._differs(candidate, slot.name, _count(slot), f"{len(names)} variables")
+                return self._differs(candidate, slot_name, _count(slot), f"{len(names)} variables")
             for i, place in enumerate(places):
                 is_made = i < len(names) and names[i] != EMPTY
-                if not bound(place, written(names[i], candidate) if is_made else None, candidate, slot):
+                made = written(names[i], candidate) if is_made else None
+                if found[place] is UNSET:
+                    found[place] = made
+                elif found[place] != made and not self._set(place, made, candidate, slot):
                     return False
-        return not op.captured or self._capture(op, candidate)
+        return not op.agreed or self._agrees(op, candidate)
 
     def _bind_several(self, slot: Slot, candidate: Operator, names: tuple[str, ...]) -> bool:
         """Bind the values of a slot that may be left out, or that takes several."""
@@ -210,10 +229,11 @@ class Matcher:
         self.found[place] = value
         return True
 
-    def _capture(self, op: PatternOp, candidate: Operator) -> bool:
+    def _agrees(self, op: PatternOp, candidate: Operator) -> bool:
+        """Whether attributes that several operators have in common are the same."""
         captured = dict(self._captured)
-        for attr, name in op.captured:
-            value = candidate.attr(attr)
+        for attr, name in op.agreed:
+            value = candidate.attrs[attr]
             if captured.setdefault(name, value) != value:
                 return self._differs(candidate, attr, captured[name], value)
         self._captured = captured
@@ -234,23 +254,23 @@ class Matcher:
 
 def fits(op: PatternOp, candidate: Operator, recorder: Recorder | None = None) -> bool:
     """Whether an operator has the type, attributes, slots, role and name scope of `op`, whatever its values."""
-    if candidate.type not in op.types:
+    if candidate.definition.type not in op.types:
         if recorder is not None:
             recorder.differs(candidate, "type", op, candidate.type)
         return False
     attrs: dict[str, Any] = candidate.attrs
-    if attrs and op.free:
+    if attrs != op.attrs and (op.attrs or not attrs.keys() <= op.free):
         attrs = {name: value for name, value in attrs.items() if name not in op.free}
-    if attrs != op.attrs:
-        if recorder is not None:
-            _tell_attrs(op, candidate, attrs, recorder)
-        return False
+        if attrs != op.attrs:
+            if recorder is not None:
+                _tell_attrs(op, candidate, attrs, recorder)
+            return False
     for name, test in op.tests:
         if not test(candidate.attrs[name]):
             if recorder is not None:
                 recorder.differs(candidate, name, f"a value that fits {test.__name__}", candidate.attrs[name])
             return False
-    if len(candidate.inputs) != len(op.inputs) or not all([slot.name in candidate.inputs for slot in op.inputs]):
+    if candidate.inputs.keys() != op.slots:
         return _has_slots(op, candidate, recorder)
     return (op.role is None and op.namescope is None) or _is_where(op, candidate, recorder)
 
@@ -298,16 +318,22 @@ def _count(slot: Slot) -> str:
     return "1 variable" if len(slot.places) == 1 else f"{len(slot.places)} variables"
 
 
-def _arrangements(op: PatternOp, candidate: Operator) -> Sequence[dict[str, tuple[str, ...]]]:
-    """Return the inputs in each order in which they mean the same; without names that stand for nothing."""
-    inputs = candidate.inputs
-    if any([EMPTY in names for names in inputs.values()]):
-        inputs = {slot: tuple([name for name in names if name != EMPTY]) for slot, names in inputs.items()}
+def _inputs(op: Operator) -> Mapping[str, tuple[str, ...]]:
+    """The inputs of an operator without names that stand for nothing."""
+    for names in op.inputs.values():
+        if EMPTY in names:
+            return {slot: tuple([name for name in names if name != EMPTY]) for slot, names in op.inputs.items()}
+    return op.inputs
+
+
+def _arrangements(op: PatternOp, candidate: Operator) -> Sequence[Mapping[str, tuple[str, ...]]]:
+    """Return the inputs in each order in which they mean the same."""
+    inputs = _inputs(candidate)
     return [inputs, *_other_orders(op, candidate, inputs)] if op.commutes else (inputs,)
 
 
 def _other_orders(
-    op: PatternOp, candidate: Operator, inputs: dict[str, tuple[str, ...]]
+    op: PatternOp, candidate: Operator, inputs: Mapping[str, tuple[str, ...]]
 ) -> Iterator[dict[str, tuple[str, ...]]]:
     if set(inputs) == {"X", "Y"}:
         variables = [candidate.block.find_var(inputs[slot][0]) for slot in "XY"]
@@ -319,7 +345,7 @@ def _other_orders(
         yield from _orders(slot, inputs)
 
 
-def _orders(slot: Slot, inputs: dict[str, tuple[str, ...]]) -> Iterator[dict[str, tuple[str, ...]]]:
+def _orders(slot: Slot, inputs: Mapping[str, tuple[str, ...]]) -> Iterator[dict[str, tuple[str, ...]]]:
     """Yield other orders of the variables of a slot, those that stand for several in the order in which they are."""
     names = inputs.get(slot.name, ())
     places = list(range(len(names)))

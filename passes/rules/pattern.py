@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from itertools import chain, count
 from typing import Any, NamedTuple
 
@@ -26,7 +28,8 @@ class Slot(NamedTuple):
     is_optional: bool
 
 
-class PatternOp(NamedTuple):
+@dataclass(eq=False)
+class PatternOp:
     """An operator of a pattern."""
 
     number: int
@@ -46,13 +49,29 @@ class PatternOp(NamedTuple):
     role: Role | None
     namescope: str | None
     is_place: bool
+    slots: frozenset[str] = field(init=False)
+    """Names of the input slots."""
+    makes: frozenset[str] = field(init=False)
+    """Names of the output slots."""
+    kind: str = field(init=False)
+    """What an operator must be, whatever its values: operators of other patterns with the same text want the same."""
+    agreed: tuple[tuple[str, str], ...] = ()
+    """Those of `captured` that other operators of the pattern have, too."""
+
+    def __post_init__(self) -> None:
+        self.slots = frozenset(slot.name for slot in self.inputs)
+        self.makes = frozenset(slot.name for slot in self.outputs)
+        slots = sorted((slot.name, slot.is_optional) for slot in self.inputs)
+        self.kind = repr(
+            (self.types, sorted(self.attrs.items()), sorted(self.free), self.tests, slots, self.role, self.namescope)
+        )
 
     def __str__(self) -> str:
         return " or ".join(self.types)
 
 
 class Step(NamedTuple):
-    """Where to look for the next operator: who makes a value, or who reads it."""
+    """Step to the next operator: the one that makes a value, or one that reads it."""
 
     op: PatternOp
     value: int
@@ -102,6 +121,9 @@ class Pattern:
         """Types of placeholders, where the pattern wants one."""
         self.captured = {name: (op.number, attr) for op in reversed(self.ops) for attr, name in op.captured}
         """Captured attributes by name: the operator, and what they are called there."""
+        counts = Counter(name for op in self.ops for _, name in op.captured)
+        for op in self.ops:
+            op.agreed = tuple((attr, name) for attr, name in op.captured if counts[name] > 1)
         self.maker = {place: op for op in self.ops for slot in op.outputs for place in slot.places}
         """Operators by the values that they make."""
         self.anchor = max((self.maker[each] for each in self.returned), key=lambda op: op.number)
@@ -111,6 +133,8 @@ class Pattern:
         """Types of operators that a block must have."""
         self.alternatives = tuple(op.types for op in self.ops if len(op.types) > 1)
         """Types of which it must have one."""
+        self.between = tuple((place, len([*self.readers(place)])) for place in self.maker if place not in self.returned)
+        """Values that operators make and the pattern does not return, with the numbers of their readers in it."""
         self.inner = tuple(self._inner())
         """Inputs of the anchor that an operator of the pattern makes: slot and place, that operator, and its slot."""
 

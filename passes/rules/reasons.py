@@ -14,7 +14,7 @@ from minigraph.passes.values import Value, Values
 
 
 class Difference(NamedTuple):
-    """What was expected of an operator, and what was found."""
+    """One mismatch: what was expected of an operator, and what was found."""
 
     op: Operator
     slot: str

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from minigraph import unique_name
-from minigraph.errors import MinigraphError, RuleError
+from minigraph.errors import MinigraphError, RewriteError, RuleError
 from minigraph.ir import Operator
 from minigraph.ir.block_arguments import bind_slots
 from minigraph.ir.operator import slot_names
-from minigraph.opdef import EMPTY, OpDef, definition_of
-from minigraph.passes.rewriting import served_by
-from minigraph.passes.rules.exchange import read_instead, require_same_draws
-from minigraph.passes.rules.fragments import Fragment, Hole, Node, Result
+from minigraph.ir.role import Role
+from minigraph.opdef import EMPTY, OpDef, definition_of, is_update
+from minigraph.passes.rewriting import is_random, served_by
+from minigraph.passes.rules.fragments import Fragment, Node, Result
 from minigraph.passes.rules.matcher import Match
+from minigraph.passes.values import Value, Values
 from minigraph.support.undo import all_or_nothing
 
 
@@ -23,8 +25,9 @@ def replace(match: Match, fragment: Fragment, returned: list[str], rule: str) ->
     None is returned if the operator is an ``assign`` that has to stay, because its result is fetched or persistable.
 
     A new operator that makes a result has the role, the name scope and the source line of the operator that made it
-    before, and its role_vars, of a backward operator those whose gradients it makes; the others have those of the
-    operator in whose place they are.
+    before, and its role_vars: of a backward operator those whose gradients it makes, of an update with the gradient
+    that it reads now. The others have the role, the name scope and the line of the operator in whose place they are; a
+    clip or a decay those of the matched one of its type.
 
     Raises
     ------
@@ -54,7 +57,7 @@ def replace(match: Match, fragment: Fragment, returned: list[str], rule: str) ->
 def _exchange(match: Match, fragment: Fragment, returned: list[str], old: list[Operator]) -> list[Operator] | None:
     values, place = match.values, match.place
     assert place is not None
-    names = {each.name: match.value(each.name).name for each in fragment.meaning.values() if isinstance(each, Hole)}
+    names = {name: match.value(name).name for name in fragment.holes}
     owner: dict[str, Operator] = {}
     copies: list[tuple[str, str]] = []
     for name, number, value in zip(returned, match.pattern.returned, match.results, strict=True):
@@ -65,10 +68,12 @@ def _exchange(match: Match, fragment: Fragment, returned: list[str], old: list[O
         is_made = isinstance(fragment.meaning.get(name), Result)
         if is_made and name not in names:
             names[name] = value.name
-        elif is_made or not read_instead(value, values.read(names.get(name, name), place), values):
+        elif is_made or not _read_instead(value, values.read(names.get(name, name), place), values):
             copies.append((name, value.name))
-    first = range(len(fragment.nodes)) if match.gradients_place is None else fragment.needed_by(returned[:1])
-    places = [place if node.index in first else match.gradients_place or place for node in fragment.nodes]
+    places = [place] * len(fragment.nodes)
+    if match.gradients_place is not None:
+        first = fragment.needed_by(returned[:1])
+        places = [place if node.index in first else match.gradients_place for node in fragment.nodes]
     new = [_new_op(node, names, owner, at, match) for node, at in zip(fragment.nodes, places, strict=True)]
     for source, target in copies:
         inputs = {"X": (names.get(source, source),)}
@@ -80,7 +85,7 @@ def _exchange(match: Match, fragment: Fragment, returned: list[str], old: list[O
         raise RuleError(
             "it is what it replaces", hint="Add a condition with where, so that the replacement does not match again."
         )
-    require_same_draws(old, new)
+    _require_same_draws(old, new)
     values._exchange(old, dict(zip(new, places, strict=True)), [each for each in match.results if each is not None])
     return new
 
@@ -90,33 +95,69 @@ def _is_same(op: Operator, other: Operator) -> bool:
 
 
 def _operator(definition: OpDef, inputs: Any, outputs: Any, attrs: Any, served: Operator) -> Operator:
-    fields = served.role, served_by(served, slot_names(outputs)), served.namescope, served.site
-    return Operator(definition, inputs, outputs, attrs, *fields)
+    role_vars = served_by(served, slot_names(outputs)) if served.role_vars else ()
+    return Operator(definition, inputs, outputs, attrs, served.role, role_vars, served.namescope, served.site)
 
 
 def _new_op(node: Node, names: dict[str, str], owner: dict[str, Operator], place: Operator, match: Match) -> Operator:
     """The operator of a node, with the names that it reads and writes in the program."""
-    type, slots, layer = node.types[0], node.definition.output_slots, ""
+    definition, layer, served = node.definition, "", None
+    # Before the results: an operator may overwrite what it reads.
+    inputs = {slot: tuple([names.get(each, each) for each in read]) for slot, read in node.reads.items()}
     outputs: dict[str, tuple[str, ...]] = {}
     for slot, made in node.outputs.items():
         given = []
         for each in made:
             name = names.get(each)
-            if name is None or (name == EMPTY and not slots[slot].dispensable):
-                layer = layer or unique_name.generate(type)
+            if name is None or (name == EMPTY and not definition.output_slots[slot].dispensable):
+                layer = layer or unique_name.generate(definition.type)
                 name = place.block.free_name(f"{layer}.tmp")
             names[each] = name
+            served = served or owner.get(name)
             given.append(name)
-        if any(each != EMPTY for each in given):
-            outputs[slot] = tuple(given)
-    inputs = {slot: tuple([names.get(each, each) for each in read]) for slot, read in node.reads.items()}
+        outputs[slot] = tuple(given)
+    if any([EMPTY in given for given in outputs.values()]):
+        outputs = {slot: given for slot, given in outputs.items() if set(given) != {EMPTY}}
+    if not all([slot in outputs for slot in definition.required_outputs]):
+        bind_slots(definition.type, definition.output_slots, definition.required_outputs, outputs, "output")
     attrs = node.attrs
     if node.captured:
         captured = {name: getattr(match, each.parameter) for name, each in node.captured.items()}
-        attrs = node.definition.convert_attrs({**attrs, **captured})
-    outputs = bind_slots(type, slots, node.definition.required_outputs, outputs, "output")
-    served = next((owner[each] for given in outputs.values() for each in given if each in owner), None)
-    new = _operator(node.definition, inputs, outputs, attrs, served or place)
+        attrs = definition.convert_attrs({**attrs, **captured})
     if served is None:
-        new.role_vars = ()
+        like = next((op for op in match.ops if op.definition is definition and _is_aside(op, place)), None)
+        new = _operator(definition, inputs, outputs, attrs, like or place)
+        new.role_vars = () if like is None else like.role_vars
+        return new
+    new = _operator(definition, inputs, outputs, attrs, served)
+    if is_update(definition) and inputs["Grad"] != served.inputs.get("Grad"):
+        old = served.inputs.get("Grad", ())
+        new.role_vars = tuple([inputs["Grad"][0] if name in old else name for name in new.role_vars])
     return new
+
+
+def _is_aside(op: Operator, place: Operator) -> bool:
+    """Whether an operator clips or regularizes for what `place` does."""
+    aside = Role.CLIP | Role.REGULARIZE
+    return bool(op.role & aside) and op.role & ~aside == place.role & ~aside
+
+
+def _read_instead(old: Value, new: Value, values: Values) -> bool:
+    """Let all that read `old` read `new`; False if some cannot, or if `old` is read outside of the block."""
+    if values.is_live_out(old):
+        return False
+    try:
+        values.replace_all_uses(old, new)
+    except RewriteError:
+        return False
+    return True
+
+
+def _require_same_draws(old: Sequence[Operator], new: Sequence[Operator]) -> None:
+    """Raise if random numbers would no longer be drawn, or others: operators behind would draw other ones."""
+    before, after = (sorted([op.type for op in ops if is_random(op.definition.type)]) for ops in (old, new))
+    if before != after:
+        raise RuleError(
+            f"it draws random numbers by {after or 'no operator'} in place of {before or 'none'}",
+            hint="Leave operators that draw as they are: those behind them would draw other numbers.",
+        )

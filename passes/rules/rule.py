@@ -6,18 +6,18 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 from itertools import chain
-from typing import Any, TypeVar, overload
+from typing import Any, ClassVar, TypeVar, overload
 
-from minigraph.errors import NotFoundError, RuleError, Site, WrongTypeError, caller_site
+from minigraph.errors import MinigraphError, NotFoundError, RuleError, Site, WrongTypeError, caller_site
 from minigraph.ir import Block, Operator, Program, Variable
 from minigraph.passes import events
 from minigraph.passes.base import Pass
-from minigraph.passes.rules.fragments import Fragment, Given, site_of, traced
+from minigraph.passes.rules.fragments import PREFIX, Fragment, Given, line_within, site_of, traced
 from minigraph.passes.rules.matcher import Match, Matcher, Recorder, fits
-from minigraph.passes.rules.pattern import Pattern
+from minigraph.passes.rules.pattern import Pattern, PatternOp
 from minigraph.passes.rules.reasons import WhyNot, nearest
 from minigraph.passes.rules.replacing import replace
-from minigraph.passes.rules.safety import may_replace
+from minigraph.passes.rules.safety import may_read, may_replace
 from minigraph.passes.values import Values
 from minigraph.support.public import public
 from minigraph.support.signatures import parameter_names
@@ -96,7 +96,7 @@ class Rule(Pass):
 
     def apply(self, program: Program) -> bool:
         """Fire until the rule matches nowhere; returns whether it fired."""
-        return run((self,), program)
+        return any([_run_in(block, (self,), self.pattern.types) for block in list(program.blocks)])
 
     @public
     def find(self, program: Program) -> list[Match]:
@@ -135,14 +135,31 @@ class Rule(Pass):
         if not may_replace(match, self._needed, self.has_gradients, recorder):
             return False
         for conditions in self._conditions:
+            text = self._failing(conditions, match)
+            if text is not None:
+                if recorder is not None:
+                    captured = self.pattern.captured
+                    values = ", ".join(f"{name} = {getattr(match, name)}" for name in sorted(captured))
+                    recorder.differs(match.ops[-1], "condition", text, values or "it does not hold")
+                return False
+        copied = self._copied
+        return copied is None or match.ops[0].type != "assign" or may_read(match, match.value(copied), recorder)
+
+    def _failing(self, conditions: Callable[[Match], Any], match: Match) -> str | None:
+        """Return the text of the first condition that does not hold; None if all do."""
+        try:
             for holds, text in conditions(match):
                 if not holds:
-                    if recorder is not None:
-                        captured = self.pattern.captured
-                        values = ", ".join(f"{name} = {getattr(match, name)}" for name in sorted(captured))
-                        recorder.differs(match.ops[-1], "condition", text, values or "it does not hold")
-                    return False
-        return True
+                    return str(text)
+        except MinigraphError:
+            raise
+        except Exception as error:
+            raise RuleError(
+                f"{self.name}: a condition fails with {type(error).__name__}: {error}", details=map(str, match.ops),
+                site=line_within(conditions, error),
+                hint='Yield whether each holds with the text that says it: yield m.a > 0, "a must be positive".',
+            ) from error  # fmt: skip
+        return None
 
     @cached_property
     def _needed(self) -> tuple[str, ...] | None:
@@ -188,13 +205,38 @@ class Rule(Pass):
             return None
         given = {name: holes.get(name) or Given(name) for name in self._wanted}
         try:
-            return traced(self._replacement, given, "", is_general=True)
+            return self._checked(*traced(self._replacement, given, "", is_general=True))
         except RuleError:  # it is run for each match, which says what is wrong with it
             return None
 
+    @cached_property
+    def _copied(self) -> str | None:
+        """The placeholder that is all that takes the place of a single operator; None for other rules."""
+        if len(self.pattern.ops) > 1 or self._template is None or self._template[0].nodes:
+            return None
+        return self._template[1][0]
+
     def _traced(self, replacement: Callable[..., Any], match: Match) -> tuple[Fragment, list[str]]:
         given = {name: match if name == "m" else getattr(match, name) for name in self._wanted}
-        return traced(replacement, given, f"the replacement of {self.name}")
+        return self._checked(*traced(replacement, given, f"the replacement of {self.name}"))
+
+    def _checked(self, fragment: Fragment, returned: list[str]) -> tuple[Fragment, list[str]]:
+        """Raise if the replacement writes over what it is given, or makes variables without operators."""
+        made = {name for node in fragment.nodes for names in node.outputs.values() for name in names}
+        for node in fragment.nodes:
+            for name in chain(*node.outputs.values()):
+                if name in fragment.given:
+                    raise RuleError(
+                        f"the replacement of {self.name} writes over {name} by {node.types[0]}", site=node.site,
+                        hint="Use layers that make a new variable: others may read the old value.",
+                    )  # fmt: skip
+            for name in chain(*node.reads.values()):
+                if name not in made and name not in fragment.given and name.startswith(PREFIX):
+                    raise RuleError(
+                        f"the replacement of {self.name} makes a variable of its own, {name.replace(PREFIX, '')}, for "
+                        f"{node.types[0]}", site=node.site, hint="Take parameters of the model as placeholders.",
+                    )  # fmt: skip
+        return fragment, returned
 
     def _fire_edit(self, edit: Callable[[Match], Any], match: Match) -> Sequence[Operator] | None:
         program = match.values.block.program
@@ -221,6 +263,9 @@ class Rules(Pass):
 
     rules: tuple[Pass, ...] = ()
 
+    needs: ClassVar[tuple[frozenset[str], ...]] = ()
+    """Sets of operator types: patterns are made only for a program that has all types of one."""
+
     def __init__(self, *rules: Pass) -> None:
         if rules:
             self.rules = rules
@@ -241,7 +286,24 @@ class Rules(Pass):
 
     def apply(self, program: Program) -> bool:
         """Fire until no rule matches; returns whether one fired."""
-        return run(self.rules, program)
+        if self.needs and not any(each <= block.ops.by_type.keys() for block in program.blocks for each in self.needs):
+            return False
+        rules, others, types = self._parts
+        changed = any([_run_in(block, rules, types) for block in list(program.blocks)])
+        for _ in range(_LEAST_FIRINGS):
+            if not any([_applied(each, program) for each in others]):
+                return changed
+            changed = True
+            if not any([_run_in(block, rules, types) for block in list(program.blocks)]) and len(others) == 1:
+                return changed
+        raise _endless(others[0].name, _LEAST_FIRINGS, program.global_block(), 0)
+
+    @cached_property
+    def _parts(self) -> tuple[list[Rule], list[Pass], frozenset[str]]:
+        """The rules, the other passes, and types of operators without which no rule matches."""
+        rules = [each for each in self.rules if isinstance(each, Rule)]
+        types = frozenset.intersection(*[each.pattern.types for each in rules]) if rules else frozenset[str]()
+        return rules, [each for each in self.rules if not isinstance(each, Rule)], types
 
 
 @overload
@@ -295,7 +357,7 @@ def _blocks(rule: Rule, program: Program) -> Iterator[Block]:
     """Yield the blocks that have operators of all types of a pattern."""
     _require_program(rule, program)
     for block in program.blocks:
-        if _may_match(rule, block):
+        if _ready((rule,), block):
             yield block
 
 
@@ -325,50 +387,63 @@ def _operator(program: Program, given: Operator | Variable | str | int) -> Opera
     )  # fmt: skip
 
 
-def _may_match(rule: Rule, block: Block) -> bool:
-    """Whether the block has operators of all types of a pattern."""
-    types, pattern = block.ops.by_type.keys(), rule.pattern
-    return types >= pattern.types and not any([types.isdisjoint(each) for each in pattern.alternatives])
+class _Anchors:
+    """Operators of a block by which rules may match, judged by their names: a table of values takes longer."""
+
+    def __init__(self, block: Block) -> None:
+        self.block = block
+        self.by_type = block.ops.by_type
+        self._fitting: dict[str, list[Operator]] = {}
+        self._made: dict[tuple[str, str], set[str]] = {}
+
+    def of(self, rule: Rule) -> list[Operator]:
+        """Return the operators that may be the last one of a pattern."""
+        found = self._fit(rule.pattern.anchor)
+        for slot, index, maker, made in rule.pattern.inner if found else ():
+            names = self._names(maker, made)
+            found = [op for op in found if op.inputs[slot][index] in names]
+        return found
+
+    def _fit(self, op: PatternOp) -> list[Operator]:
+        """Return the operators that fit one of a pattern; rules of a group often want the same."""
+        found = self._fitting.get(op.kind)
+        if found is None:
+            found = [each for type in op.types for each in self.by_type.get(type, ()) if fits(op, each)]
+            self._fitting[op.kind] = found
+        return found
+
+    def _names(self, op: PatternOp, slot: str) -> set[str]:
+        """Return the names that operators that fit write in a slot."""
+        found = self._made.get((op.kind, slot))
+        if found is None:
+            found = {name for each in self._fit(op) for name in each.outputs.get(slot, ())}
+            self._made[op.kind, slot] = found
+        return found
 
 
-def _anchors(rule: Rule, block: Block) -> list[Operator]:
-    """Operators by which a match may be found, judged by their names only, because a table of values takes longer."""
-    pattern, of_type = rule.pattern, block.ops.of_type
-    found = [op for type in pattern.anchor.types for op in of_type(type) if fits(pattern.anchor, op)]
-    for slot, index, maker, made in pattern.inner if found else ():
-        makers = [op for type in maker.types for op in of_type(type) if fits(maker, op)]
-        names = {name for op in makers for name in op.outputs.get(made, ())}
-        found = [op for op in found if op.inputs[slot][index] in names]
-    return found
+def _ready(rules: Sequence[Rule], block: Block) -> list[Rule]:
+    """Return the rules for whose patterns the block has operators of all types."""
+    types = block.ops.by_type.keys()
+    found = [each for each in rules if types >= each.pattern.types]
+    return [each for each in found if not any([types.isdisjoint(some) for some in each.pattern.alternatives])]
 
 
 def _anchored(rules: Sequence[Rule], block: Block) -> dict[Operator, list[Rule]]:
     """Return the rules that may match at an operator, the last one of their patterns; in the order of the block."""
     found: dict[Operator, list[Rule]] = {}
-    ready = [each for each in rules if _may_match(each, block)]
+    ready = _ready(rules, block)
+    if not ready:
+        return found
+    anchors = _Anchors(block)
     for each in ready:
-        for op in _anchors(each, block):
+        for op in anchors.of(each):
             found.setdefault(op, []).append(each)
-    return {op: found[op] for op in block.ops[:] if op in found} if found and len(ready) > 1 else found
+    return {op: found[op] for op in block.ops[:] if op in found} if len(found) > 1 and len(ready) > 1 else found
 
 
 def _values(block: Block, rules: Iterable[Rule]) -> Values:
     """Return a table of the values that operators of the rules' types use."""
     return Values(block, [type for each in rules for op in each.pattern.ops for type in op.types])
-
-
-def run(passes: Sequence[Pass], program: Program) -> bool:
-    """Run rules, and other passes between them, until nothing changes; returns whether anything did."""
-    rules = [each for each in passes if isinstance(each, Rule)]
-    others = [each for each in passes if not isinstance(each, Rule)]
-    changed = any([_run_in(block, rules) for block in list(program.blocks)])
-    for _ in range(_LEAST_FIRINGS):
-        if not any([_applied(each, program) for each in others]):
-            return changed
-        changed = True
-        if not any([_run_in(block, rules) for block in list(program.blocks)]) and len(others) == 1:
-            return changed
-    raise _endless(others[0].name, _LEAST_FIRINGS, program.global_block(), 0)
 
 
 def _applied(each: Pass, program: Program) -> bool:
@@ -381,19 +456,23 @@ def _applied(each: Pass, program: Program) -> bool:
     return says
 
 
-def _run_in(block: Block, rules: Sequence[Rule]) -> bool:
-    """Run rules in a block; returns whether any fired."""
+def _run_in(block: Block, rules: Sequence[Rule], types: frozenset[str]) -> bool:
+    """Run rules in a block, which need operators of these `types`; returns whether any fired."""
+    if not block.ops.by_type.keys() >= types:
+        return False
     values: Values | None = None
     size, firings = len(block.ops), 0
     limit = _LEAST_FIRINGS + _FIRINGS_PER_OP * size
     while True:
         before = firings
         wanted = _anchored(rules, block)
+        if not wanted:
+            return firings > 0
+        values = values or _values(block, dict.fromkeys(chain(*wanted.values())))
         pending = deque(wanted.items())
         while pending:
             op, fitting = pending.popleft()
             for each in fitting if op._block is block else ():
-                values = values or _values(block, dict.fromkeys(chain(*wanted.values())))
                 values._refresh()
                 match = each.match(op, values)
                 made = None if match is None else each.fire(match)

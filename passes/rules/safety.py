@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
+from minigraph.errors import RewriteError
 from minigraph.ir import Operator
 from minigraph.ir.dataflow import is_persistable
 from minigraph.opdef import EMPTY
@@ -25,8 +26,12 @@ def may_replace(
     has_gradients : bool
         Whether all results but the first are gradients, which are computed in another place.
     """
-    if not _may_go(match, recorder):
+    if not _are_alone(match) and not _may_go(match, recorder):
         return False
+    if len(match.results) > 1:
+        gone = match.gone
+        wanted = [value if value and _is_wanted(value, gone, match.values) else None for value in match.results]
+        match.results = tuple(wanted if any(wanted) else match.results)
     if needed is None:
         return True
     names = [value.name for value in match.results if value is not None]
@@ -41,21 +46,50 @@ def may_replace(
     return match.gradients_place is not None and match.values.is_there(result, match.gradients_place)
 
 
+def may_read(match: Match, value: Value, recorder: Recorder | None = None) -> bool:
+    """Whether all that read the result of an ``assign`` can read `value`, so that no copy has to stay."""
+    values, op, (result,) = match.values, match.ops[0], match.results
+    if result is None:
+        return True
+    reason = _who_takes(result, "Out", op, values)
+    if not reason:
+        try:
+            for use in values.users(result):
+                values._require_replaceable(use, value)
+        except RewriteError as error:
+            reason = f"but {error.message}"
+    if reason and recorder is not None:
+        recorder.differs(op, "Out", f"a result whose readers can read {value.name}", f"{result.name}, {reason}")
+    return not reason
+
+
+def _are_alone(match: Match) -> bool:
+    """Whether the matched operators make nothing but values of the pattern, which nothing outside of it reads."""
+    values, pattern = match.values, match.pattern
+    for node, op in zip(pattern.ops, match.ops, strict=True):
+        if not op.outputs.keys() <= node.makes:
+            return False
+    for place, count in pattern.between:
+        value = match._found[place]
+        if value is not None and (len(values.readers.get(value, ())) != count or values.is_live_out(value)):
+            return False
+    return True
+
+
 def _may_go(match: Match, recorder: Recorder | None) -> bool:
     """Whether no other operator, no fetch and no later run reads what is only computed in between."""
-    values, returned = match.values, {each for each in match.results if each is not None}
+    values, returned = match.values, set(match.results)
     mine, kept = set(match.ops), set[Operator]()
     # Operators of a pattern stand behind those that they read.
     for node, op in zip(reversed(match.pattern.ops), reversed(match.ops), strict=True):
         for slot, names in op.outputs.items():
             for name in names:
-                value = values.written(name, op)
-                if name == EMPTY or value in returned:
+                if name == EMPTY or (value := values.written(name, op)) in returned:
                     continue
                 readers = values.readers.get(value, ())
-                others = [each for each in readers if each not in mine]
+                others = () if mine.issuperset(readers) else [each for each in readers if each not in mine]
                 reason = "" if others else _who_takes(value, slot, op, values)
-                if not others and not reason and kept.isdisjoint(readers):
+                if not others and not reason and (not kept or kept.isdisjoint(readers)):
                     continue
                 stays = node.shared or (not others and reason in ("", _MAY_BE_FETCHED))
                 if not stays or any([values.written(each, op) in returned for each in op.output_arg_names]):
@@ -65,20 +99,17 @@ def _may_go(match: Match, recorder: Recorder | None) -> bool:
                     return False
                 kept.add(op)
     match.kept = frozenset(kept)
-    if len(match.results) > 1:
-        wanted = [value if value and _is_wanted(value, mine - kept, values) else None for value in match.results]
-        match.results = tuple(wanted if any(wanted) else match.results)
     return True
 
 
-def _is_wanted(value: Value, gone: set[Operator], values: Values) -> bool:
+def _is_wanted(value: Value, gone: frozenset[Operator], values: Values) -> bool:
     return values.is_live_out(value) or any([op not in gone for op in values.readers.get(value, ())])
 
 
 _MAY_BE_FETCHED = "which may be fetched: program.roots does not say what is"
 
 
-def _who_reads(others: list[Operator]) -> str:
+def _who_reads(others: Sequence[Operator]) -> str:
     reader = others[0]
     where = f" at {reader.site}" if reader.site is not None else ""
     return f"which {reader.type} reads{where}" + (f" and {len(others) - 1} more" if len(others) > 1 else "")
@@ -99,33 +130,34 @@ def _who_takes(value: Value, slot: str, op: Operator, values: Values) -> str:
 
 def _place_of(match: Match, which: slice, needed: Iterable[str], recorder: Recorder | None) -> Operator | None:
     """Return the operator in whose place all inputs are there, and where some of the results may be written."""
-    values, pattern = match.values, match.pattern
+    values, pattern, gone = match.values, match.pattern, match.gone
     ends = [
         (value, match.ops[pattern.maker[number].number])
         for number, value in zip(pattern.returned[which], match.results[which], strict=True)
         if value is not None
     ]
     inputs = [each for name in needed for each in _each(match.value(name))]
-    gone = match.gone
     for each in inputs:
-        if (maker := values.producer(each)) in gone:
+        maker = values.writer.get(each)
+        if maker in gone:
             if recorder is not None and maker is not None:
                 recorder.differs(maker, "outputs", "inputs that the replaced operators do not make", each.name)
             return None
-    roots = sorted(dict.fromkeys([op for _, op in ends]), key=values.position.__getitem__)
-    names = {value.name for value, _ in ends}
-    if len(ends) > 1 and (len(names) < len(ends) or not names.isdisjoint([each.name for each in inputs])):
-        if recorder is not None:
-            recorder.differs(
-                roots[-1], "outputs", "results with names of their own", "one that overwrites another value"
-            )
-        return None
+    roots = [op for _, op in ends]
+    if len(ends) > 1:
+        roots = sorted(dict.fromkeys(roots), key=values.position.__getitem__)
+        names = {value.name for value, _ in ends}
+        if len(names) < len(ends) or not names.isdisjoint([each.name for each in inputs]):
+            if recorder is not None:
+                recorder.differs(
+                    roots[-1], "outputs", "results with names of their own", "one that overwrites another value"
+                )
+            return None
     if pattern.place is not None:
         roots = [match.ops[pattern.place]]
     for place in roots:
-        moved = [(value, op) for value, op in ends if op is not place]
         if all([values.is_there(each, place) for each in inputs]) and all(
-            [_may_move(value, op, place, match) for value, op in moved]
+            [_may_move(value, op, place, values, gone) for value, op in ends if op is not place]
         ):
             return place
     if recorder is not None:
@@ -137,11 +169,10 @@ def _each(found: Value | tuple[Value, ...] | None) -> tuple[Value, ...]:
     return () if found is None else (found,) if isinstance(found, Value) else found
 
 
-def _may_move(value: Value, op: Operator, place: Operator, match: Match) -> bool:
+def _may_move(value: Value, op: Operator, place: Operator, values: Values, gone: frozenset[Operator]) -> bool:
     """Whether `op` could write `value` at `place`: nobody reads or writes its name in between."""
-    values, position = match.values, match.values.position
+    position = values.position
     here, there = position[op], position[place]
-    gone = match.gone
     if there > here:
         readers = values.readers.get(value, ())
         is_free = values.is_there(value, place)

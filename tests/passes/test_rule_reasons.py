@@ -90,6 +90,16 @@ def _(x):
     return layers.abs(x)
 
 
+@rule
+def copies(x):
+    return op("assign", X=x)
+
+
+@copies.to
+def _(x):
+    return x
+
+
 TWO, THREE = "h: float32[2] = scale(X=x) {scale=2.0}", "y: float32[2] = scale(X=h) {scale=3.0}"
 CLIP, AGAIN = "h: float32[2] = clip_by_norm(X=x) {max_norm=2.0}", "y: float32[2] = clip_by_norm(X=h) {max_norm=1.0}"
 PLUS, MORE = "h: float32[2] = sum(X=[x, x])", "y: float32[2] = sum(X=[h, x])"
@@ -251,6 +261,14 @@ NEAR_MISSES = {
     "nothing before": (
         scales, ["y: float32[2] = scale(X=x) {scale=3.0}"],
         0, 0, "X", "scale", "x, data from outside of block 0",
+    ),
+    "copy that is fetched": (
+        copies, ["y: float32[2] = assign(X=x)"],
+        0, 0, "Out", "a result whose readers can read x", "y, which is fetched",
+    ),
+    "copy of what is overwritten": (
+        copies, ["h: float32[2] = assign(X=k)", "k = relu(X=k)", "y: float32[2] = relu(X=h)"],
+        0, 0, "Out", "a result whose readers can read k", "relu cannot read k in X: the name has been written again",
     ),
 }  # fmt: skip
 

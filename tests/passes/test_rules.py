@@ -623,6 +623,88 @@ def test_op_stands_in_fragments_only():
         op("relu", X=None)
 
 
+def test_a_captured_attribute_stands_in_fragments_only():
+    with fluid.program_guard(Program()), pytest.raises(RuleError, match="stand in patterns"):
+        layers.scale(fluid.data("x", [2]), attr("scale"))
+
+
+def test_an_unknown_slot_is_refused():
+    @rule
+    def misspelt(x):
+        return op("relu", Y=x)
+
+    with pytest.raises(RuleError, match="neither a slot nor an attribute Y"):
+        misspelt.find(Program())
+
+
+@pytest.mark.parametrize(
+    ("conditions", "message"),
+    [
+        (lambda m: m.a == 1, "r: a condition fails with TypeError"),
+        (lambda m: [m.a == 1], "r: a condition fails with TypeError"),
+        (lambda m: [(m.b == 1, "b must be 1")], "r: a condition fails with AttributeError: the match of r has no 'b'"),
+        (lambda m: [(m.x.shape[7] > 0, "it must be long")], "r: a condition fails with IndexError"),
+    ],
+)
+def test_conditions_that_fail_are_named(conditions, message):
+    @rule
+    def r(x, a=attr("scale")):
+        return layers.scale(x, a)
+
+    r.where(conditions)
+    program = program_of("block 0\n  data x: float32[2]\n  y: float32[2] = scale(X=x)", "y")
+    for ask in (r.find, r.why_not, r):
+        with pytest.raises(RuleError, match=message) as caught:
+            ask(program)
+        assert caught.value.site.filename == __file__
+
+
+def replaced_by(replacement):
+    @rule
+    def r(x):
+        return op("scale", X=x, bias=1.0)
+
+    r.to(replacement)
+    return r(program_of("block 0\n  data x: float32[1]\n  y: float32[1] = scale(X=x) {bias=1.0}", "x", "y"))
+
+
+@pytest.mark.parametrize("known", [lambda x: True, lambda x: x.shape == (1,)])
+def test_a_replacement_that_writes_over_an_input_is_refused(known):
+    with pytest.raises(RuleError, match="the replacement of r writes over x by increment"):
+        replaced_by(lambda x: layers.increment(x, in_place=True) if known(x) else x)
+
+
+def test_a_replacement_that_makes_a_parameter_is_refused():
+    with pytest.raises(RuleError, match=r"the replacement of r makes a variable of its own, fc_0.w_0, for mul"):
+        replaced_by(
+            lambda x: layers.fc(x, 1, num_flatten_dims=0) if not x.shape else layers.fc(layers.unsqueeze(x, [0]), 1)
+        )
+
+
+def test_a_clip_and_an_update_keep_their_roles():
+    main = Program()
+    with fluid.program_guard(main, Program()), fluid.unique_name.guard():
+        loss = layers.mean(layers.fc(fluid.data("x", [None, 4]), 1, bias_attr=False))
+        fluid.optimizer.SGD(0.1, grad_clip=fluid.clip.GradientClipByNorm(1.0)).minimize(loss)
+    main.roots = (loss.name,)
+    clip, update = main.global_block().ops[-2:]
+
+    def pattern(p, g, lr, n=attr("max_norm")):
+        return op("sgd", Param=p, Grad=op("clip_by_norm", X=g, max_norm=n), LearningRate=lr, outputs=["ParamOut"])[0]
+
+    halved = rule(pattern)
+    halved.where(lambda m: [(m.n == 1, "the norm must be 1")])
+
+    @halved.to
+    def _(p, g, lr):
+        return op("sgd", Param=p, Grad=op("clip_by_norm", X=g, max_norm=0.5), LearningRate=lr, outputs=["ParamOut"])[0]
+
+    new_clip, new_update = halved(main).global_block().ops[-2:]
+    assert (new_clip.role, new_clip.role_vars, new_clip.namescope) == (clip.role, clip.role_vars, clip.namescope)
+    assert (new_update.role, new_update.namescope) == (update.role, update.namescope)
+    assert new_update.role_vars == ("fc_0.w_0", *new_clip.outputs["Out"])
+
+
 # The worklist
 
 
