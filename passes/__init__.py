@@ -7,12 +7,14 @@ variable has values of one type (`minigraph.lowering.steps.concretize`); several
 """
 
 from minigraph.passes.base import Pass, Pipeline
+from minigraph.passes.broadcast_expanded import BroadcastExpanded
 from minigraph.passes.clean_up import CleanUp
 from minigraph.passes.collective import GradAllReduce, LocalSGD
 from minigraph.passes.common_subexpressions import ShareCommonSubexpressions
 from minigraph.passes.constant_folding import FoldConstants
 from minigraph.passes.dead_ops import RemoveDeadOps
 from minigraph.passes.find_cross_entropy import FindCrossEntropy
+from minigraph.passes.find_normalizations import FindNormalizations
 from minigraph.passes.free_addends import FreeAddends
 from minigraph.passes.fuse_elementwise import FuseElementwise
 from minigraph.passes.fuse_global_norm import FuseGlobalNorm
@@ -27,12 +29,17 @@ from minigraph.passes.merge_exchanges import MergeExchanges
 from minigraph.passes.merge_matmuls import MergeMatmuls
 from minigraph.passes.merge_products import MergeProducts
 from minigraph.passes.merge_updates import MergeUpdates
+from minigraph.passes.multiply_powers import MultiplyPowers
+from minigraph.passes.order_operands import OrderOperands
 from minigraph.passes.pad_sequences import PadSequences
 from minigraph.passes.recompute import Recompute
+from minigraph.passes.scale_by_constants import ScaleByConstants
 from minigraph.passes.scale_into_matmul import ScaleIntoMatmul
+from minigraph.passes.shard_state import ShardOptimizerState
 from minigraph.passes.shards import ShardBatch
 from minigraph.passes.shrink_in_update import ShrinkInUpdate
 from minigraph.passes.skip_joins import SkipJoins
+from minigraph.passes.slice_rows import SliceRows
 from minigraph.passes.split_products import SplitProducts
 from minigraph.passes.transpose_into_matmul import TransposeIntoMatmul
 from minigraph.passes.transpose_once import TransposeOnce
@@ -44,8 +51,10 @@ from minigraph.passes.write_where_assigned import WriteWhereAssigned
 # Each pass makes work for later ones: copies hide equal operators, only merged updates take the factor of a clip, and
 # readers that are dead would keep values that the last two passes want for one operator alone.
 IN_ORDER: tuple[Pass, ...] = (
-    FuseGlobalNorm(), MergeExchanges(), UnrollRecurrent(), MeanOfAll(), FindCrossEntropy(), FoldConstants(),
-    JoinSlices(), MatmulToMul(), SplitProducts(), CleanUp(), ScaleIntoMatmul(), TurnTransposes(), TransposeIntoMatmul(),
+    FuseGlobalNorm(), MergeExchanges(), UnrollRecurrent(), OrderOperands(), MeanOfAll(), FindNormalizations(),
+    FindCrossEntropy(),
+    FoldConstants(), ScaleByConstants(), MultiplyPowers(), BroadcastExpanded(), SliceRows(), JoinSlices(),
+    MatmulToMul(), SplitProducts(), CleanUp(), ScaleIntoMatmul(), TurnTransposes(), TransposeIntoMatmul(),
     ShareCommonSubexpressions(), FuseSoftmaxCrossEntropy(), SkipJoins(), MergeMatmuls(), MergeColumnSums(),
     MergeProducts(), TransposeOnce(), MergeUpdates(), ShrinkInUpdate(), FuseMeanLoss(), FreeAddends(), RemoveDeadOps(),
     WriteWhereAssigned(), FuseElementwise(),
@@ -63,9 +72,11 @@ __all__ = [
     "IN_ORDER",
     "LEGALIZE",
     "LOWERING",
+    "BroadcastExpanded",
     "CleanUp",
     "ClipGradients",
     "FindCrossEntropy",
+    "FindNormalizations",
     "FoldConstants",
     "FreeAddends",
     "FuseElementwise",
@@ -82,16 +93,21 @@ __all__ = [
     "MergeMatmuls",
     "MergeProducts",
     "MergeUpdates",
+    "MultiplyPowers",
+    "OrderOperands",
     "PadSequences",
     "Pass",
     "Pipeline",
     "Recompute",
     "RemoveDeadOps",
+    "ScaleByConstants",
     "ScaleIntoMatmul",
     "ShardBatch",
+    "ShardOptimizerState",
     "ShareCommonSubexpressions",
     "ShrinkInUpdate",
     "SkipJoins",
+    "SliceRows",
     "SplitProducts",
     "TransposeIntoMatmul",
     "TransposeOnce",

@@ -75,8 +75,8 @@ class _Constants:
 
     def is_constant(self, op: Operator) -> bool:
         """Whether the results of `op` are known before the run, and are few enough."""
-        # What its sub-block reads is not known here.
-        if op.definition.has_hidden_names:
+        # What its sub-block reads is not known here, nor are lengths of sequences.
+        if op.definition.has_hidden_names or op.definition.handles_lengths:
             return False
         names = op.input_arg_names
         if op.type in _READ_SHAPES_ONLY and not any(map(self._is_open, names)):

@@ -9,7 +9,7 @@ from typing import Any
 
 from minigraph.ir import Block, Operator, Program
 from minigraph.kernels import find_kernel
-from minigraph.kernels.formulas import TYPES
+from minigraph.kernels.formulas import TYPES, has_formula
 from minigraph.opdef import EMPTY
 from minigraph.ops.fused import MOST_RESULTS
 from minigraph.passes.base import Pass
@@ -93,6 +93,8 @@ class FuseElementwise(Pass):
 def _is_plain(op: Operator) -> bool:
     """Whether no attribute is given as a tensor, and each can be written as text."""
     if op.type in ("scale", "clip", "clip_grad") and any(op.inputs.get(s) for s in ("ScaleTensor", "Min", "Max")):
+        return False
+    if not has_formula(op.type, op.attrs):
         return False
     # NaN has no literal that would be read back.
     return not any(isinstance(value, float) and isnan(value) for value in op.attrs.values())

@@ -36,18 +36,23 @@ class FuseGlobalNorm(Pass):
     """
 
     def apply(self, program: Program) -> bool:
-        block = program.global_block()
-        before = block.ops[:]
-        after = fuse_global_norms(before, block, program.roots)
-        gone, new = set(before).difference(after), set(after).difference(before)
-        for op, anchor in pairwise(after):
-            if op in new:  # a maximum follows, so that a new operator is never the last
-                with block.inserting_before(anchor, role=op.role):
-                    block.append_op(op.type, op.inputs, op.outputs)
-        for op in before:
-            if op in gone:
-                block.remove(op)
-        return bool(new)
+        return fuse_in_place(program, program.roots)
+
+
+def fuse_in_place(program: Program, roots: Iterable[str] | None) -> bool:
+    """Replace the operators of `program` by those that `fuse_global_norms` returns."""
+    block = program.global_block()
+    before = block.ops[:]
+    after = fuse_global_norms(before, block, roots)
+    gone, new = set(before).difference(after), set(after).difference(before)
+    for op, anchor in pairwise(after):
+        if op in new:  # a maximum follows, so that a new operator is never the last
+            with block.inserting_before(anchor, role=op.role):
+                block.append_op(op.type, op.inputs, op.outputs)
+    for op in before:
+        if op in gone:
+            block.remove(op)
+    return bool(new)
 
 
 def fuse_global_norms(ops: Sequence[Operator], block: Block, roots: Iterable[str] | None) -> list[Operator]:

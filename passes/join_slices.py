@@ -16,7 +16,7 @@ from minigraph.support.slice_rules import span
 
 
 class _Cut(NamedTuple):
-    """What a ``slice`` takes, or where a ``slice_grad`` puts it: one range of one dimension."""
+    """Range of one dimension that a ``slice`` takes, or a ``slice_grad`` writes to."""
 
     axis: int
     is_dropped: bool

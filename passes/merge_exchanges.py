@@ -65,11 +65,21 @@ class _Waiting:
         self.ops, self.names = [], set()
         merged = [group for group in groups.values() if len(group) > 1]
         for group in merged:
-            names = [each.inputs["X"][0] for each in group]
+            names = _as_read([each.inputs["X"][0] for each in group], group[-1]._next)
             insert_for(group[-1], "merged_c_allreduce_sum", {"X": names}, {"Out": names}, {"ring_id": 0})
             for each in group:
                 self.block.remove(each)
         return bool(merged)
+
+
+def _as_read(names: list[str], op: Operator | None) -> list[str]:
+    """The names in the order in which operators from `op` on read them, so that an update finds them in its own."""
+    rest = dict.fromkeys(names)
+    found = []
+    while op is not None and rest:
+        found += [name for name in op.input_arg_names if name in rest and rest.pop(name) is None]
+        op = op._next
+    return [*found, *rest]
 
 
 def _used(op: Operator) -> set[str]:

@@ -70,6 +70,11 @@ def served_by(op: Operator, made: Iterable[str]) -> tuple[str, ...]:
     return tuple([name for pair in pairs if pair[1] in made for name in pair])
 
 
+def completed_pairs(op: Operator) -> list[tuple[str, str]]:
+    """Parameters and gradients that a backward operator completes."""
+    return list(zip(op.role_vars[::2], op.role_vars[1::2], strict=True)) if op.role & Role.BACKWARD else []
+
+
 def redirect(op: Operator, names: Mapping[str, str]) -> None:
     """Let `op` read other names; an operator that reads names outside of its slots is left alone."""
     if not names or op.definition.has_hidden_names:

@@ -10,7 +10,7 @@ from minigraph.errors import ProgramError
 from minigraph.ir import Block, Operator, Program, Role, Variable
 from minigraph.opdef import EMPTY, SUB_BLOCK
 from minigraph.passes.base import Pass
-from minigraph.passes.rewriting import is_random
+from minigraph.passes.rewriting import completed_pairs, is_random
 from minigraph.passes.unroll_recurrent import UnrollRecurrent
 from minigraph.support.communicator import tree
 from minigraph.types import DType
@@ -89,7 +89,7 @@ class _Sharding:
             for number, op in enumerate(self.ops):
                 self._copy(op, names, shard, number)
             maps.append(names)
-        grads = {name: (op, param) for op in self.ops for param, name in _pairs(op)}
+        grads = {name: (op, param) for op in self.ops for param, name in completed_pairs(op)}
         for name, (op, param) in grads.items():
             self._add_up(op, name, [names[name] for names in maps], (param, name))
         self._scale_losses()
@@ -234,11 +234,6 @@ class _Sharding:
         out = self._new(f"{x}.sum", self.block.var(x))
         self._append("elementwise_add", {"X": x, "Y": y}, {"Out": out}, {}, op)
         return out
-
-
-def _pairs(op: Operator) -> list[tuple[str, str]]:
-    """Parameters and gradients that a backward operator completes."""
-    return list(zip(op.role_vars[::2], op.role_vars[1::2], strict=True)) if op.role & Role.BACKWARD else []
 
 
 def _refused(op: Operator, why: str) -> ProgramError:

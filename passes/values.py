@@ -348,16 +348,17 @@ class Values(ValueTable):
         """
         found, made = list[Types](), set[str]()
         for op, place in zip(new, places, strict=True):
-            names = [name for name in op.input_arg_names if name not in made and len(self._written_at(name)) > 1]
+            names = [name for name in op.input_arg_names if len(self._written_at(name)) > 1 and name not in made]
             found.append({name: self.type_of(self._reaching(name, self._place(place))) for name in names})
-            made.update(op.output_arg_names)
+            made.update(*op.outputs.values())
         return found
 
     def _link(self, op: Operator, place: Operator | None, kept: Types, read: Types) -> None:
         """Link an operator in before `place`; names that are `kept` or that it has `read` have these types."""
-        block = self.block
-        results = {name: kept[name] if name in kept else self._declared_type(name) for name in op.output_arg_names}
-        types = {**read, **{name: each for name, each in results.items() if each is not self._declared_type(name)}}
+        block, types = self.block, dict(read)
+        declared = {name: self._declared_type(name) for name in op.output_arg_names}
+        results = {name: kept.get(name, each) for name, each in declared.items()}
+        types.update({name: each for name, each in results.items() if each is not declared[name]})
         with self._declared(types) if types else nullcontext():
             try:
                 block.infer(op)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import takewhile
 
 from minigraph.ir import Block, Operator, Program, Role
 from minigraph.opdef import GRAD_SUFFIX
@@ -55,14 +56,25 @@ class WeightMeans(Pass):
             made.role_vars = ()
             return out
 
+        def sized(values: str, suffix: str) -> str:
+            size = add("size", {"Input": values}, f"{suffix}.int")
+            return add("cast", {"X": size}, suffix, in_dtype=int(block.var(size).dtype), out_dtype=dtype)
+
         if op.type == "elementwise_div":
             # Divide by the mean count of the ranks: a rank may have none of what is counted.
             count = add("reduce_sum", {"X": op.input("Y")[0]}, "", reduce_all=True)
-            total = add("c_allreduce_sum", {"X": count}, ".total")
-            grad.set_input("Y", [add("scale", {"X": total}, ".mean", scale=1.0 / self.ranks)])
+            mean = _mean_behind(op)
+            if mean is None:
+                total = add("c_allreduce_sum", {"X": count}, ".total")
+                grad.set_input("Y", [add("scale", {"X": total}, ".mean", scale=1.0 / self.ranks)])
+                return
+            size = sized(mean.input("X")[0], ".size")
+            weighted = add("elementwise_mul", {"X": count, "Y": size}, ".weighted")
+            total = add("c_allreduce_sum", {"X": weighted}, ".total")
+            sizes = add("c_allreduce_sum", {"X": size}, ".sizes")
+            grad.set_input("Y", [add("elementwise_div", {"X": total, "Y": sizes}, ".mean")])
             return
-        size = add("size", {"Input": op.input("X")[0]}, ".int")
-        count = add("cast", {"X": size}, "", in_dtype=int(block.var(size).dtype), out_dtype=dtype)
+        count = sized(op.input("X")[0], "")
         total = add("c_allreduce_sum", {"X": count}, ".total")
         share = add("elementwise_div", {"X": count, "Y": total}, ".share")
         factor = add("scale", {"X": share}, ".factor", scale=float(self.ranks))
@@ -82,10 +94,32 @@ def means_of_loss(program: Program) -> Iterator[Operator]:
         needed.update(op.input_arg_names)
         if fed.isdisjoint(op.input_arg_names):
             continue
-        if op.type == "mean" or (op.type == "reduce_mean" and (op.attr("reduce_all") or 0 in op.attr("dim"))):
+        if _is_mean(op):
             yield op
         if op.type == "elementwise_div" and op.input("Y")[0] in fed and block.var(op.input("Y")[0]).shape == (1,):
             yield op
+
+
+def _is_mean(op: Operator) -> bool:
+    return op.type == "mean" or (op.type == "reduce_mean" and (op.attr("reduce_all") or 0 in op.attr("dim")))
+
+
+def _mean_behind(division: Operator) -> Operator | None:
+    """The mean over samples by which an operator divides, perhaps with a small number added."""
+    name = division.input("Y")[0]
+    before = takewhile(lambda op: op is not division, division.block.ops)
+    for op in reversed(list(before)):
+        if name in op.output_arg_names:
+            if _is_mean(op):
+                return op
+            if op.type not in _KEEP_MEANS:
+                return None
+            name = op.input("X")[0]
+    return None
+
+
+_KEEP_MEANS = frozenset({"assign", "cast", "clip", "elementwise_add", "elementwise_max", "reshape2", "scale"})
+"""Operators between a mean and the division by it."""
 
 
 def _of_samples(block: Block) -> set[str]:

@@ -90,6 +90,26 @@ def rewritten(rewrite, program, fetch):
     return once
 
 
+def repeated(append):
+    """Make programs in which `append` has appended to the variable x of shape [4, 2] any number of times."""
+
+    def make(count):
+        main = fluid.Program()
+        with fluid.program_guard(main, fluid.Program()), fluid.unique_name.guard():
+            x = fluid.data("x", [4, 2])
+            for _ in range(count):
+                append(x)
+        return main
+
+    return make
+
+
+def with_and_without(rewrite, feed, fetch):
+    """What an executor with one pass fetches, and the interpreter."""
+    executors = fluid.Executor(passes=pipeline(rewrite)), Interpreter()
+    return [executor.run(feed=feed, fetch_list=fetch) for executor in executors]
+
+
 def assert_linear(rewrite, make, size=400):
     """Applying a pass to `make(4 * size)` operators takes less than 6 times as long as to `make(size)`."""
 

@@ -52,6 +52,7 @@ NOT_FOLDED = {
     "NaN": "a = fill_constant() {shape=[2], value=-1.0}\na = sqrt(X=a)",
     "state": "a = relu(X=w)",
     "what is fed": "a = relu(X=x)",
+    "sequences": "a = fill_constant() {shape=[2]}\na = lod_reset(X=a) {target_lod=[0, 2]}",
     "an unknown shape": "a = fill_zeros_like(X=y)",
 }
 

@@ -81,6 +81,12 @@ class ForgetAnInput(Pass):
         return True
 
 
+class ScaleByAWord(Pass):
+    def apply(self, program):
+        first(program).attrs["scale"] = "two"
+        return True
+
+
 class NameTooMuch(Pass):
     def apply(self, program):
         attrs = {"op_role_var": ["w", "g"]}
@@ -98,6 +104,8 @@ CASES = [
     (ChangeAType(), "relu: X must be floating point, got int64", "y: float32[2] = relu(X=whole)",
      "inference run again gives the declared types", 'third.replace_input("h", op.output("Out")[0])'),
     (ForgetAnInput(), "scale: input X is missing", "h: float32[2] = scale() {scale=2.0}",
+     "slots and attributes fit the definition of the operator", "def apply(self, program):"),
+    (ScaleByAWord(), "scale: attribute scale must be float, got 'two'", "h: float32[2] = scale(X=x) {scale='two'}",
      "slots and attributes fit the definition of the operator", "def apply(self, program):"),
     (NameTooMuch(), "relu: role_vars names w, which does not exist", "r: float32[2] = relu(X=x) {role_vars=[w, g]}",
      "role_vars name variables, and those of a backward operator the gradients that it makes",

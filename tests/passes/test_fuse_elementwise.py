@@ -50,6 +50,18 @@ def test_a_bias_and_an_activation_become_one():
     ]
 
 
+def test_gradients_of_differences_and_losses_of_logits_take_part():
+    text = """
+        block 0
+          data x: float32[4]
+          data t: float32[4]
+          s: float32[4] = swish(X=x)
+          l: float32[4] = sigmoid_cross_entropy_with_logits(X=s, Label=t)
+          X@GRAD=y: float32[4], Y@GRAD=z: float32[4] = elementwise_sub_grad(X=x, Y=t, Out@GRAD=l)
+    """
+    assert [line.partition(" = ")[2][:17] for line in fused_lines(text, ["y", "z"])] == ["fused_elementwise"]
+
+
 def test_what_others_read_is_a_result():
     text = """
         block 0
@@ -108,6 +120,14 @@ LEFT_ALONE = {
     "integers": """
           h: int64[4] = abs(X=i)
           z: int64[4] = square(X=h)
+    """,
+    "an error function has no formula": """
+          h: float32[4] = gelu(X=x)
+          z: float32[4] = relu(X=h)
+    """,
+    "labels are counted": """
+          h: float32[4] = sigmoid_cross_entropy_with_logits(X=x, Label=b) {normalize=True}
+          z: float32[4] = relu(X=h)
     """,
     "a bound is no number": """
           h: float32[4] = scale(X=x) {scale=nan}

@@ -1,13 +1,12 @@
-"""MeanOfAll writes the mean of all elements in one way."""
+"""MeanOfAll writes means in one way."""
 
 import numpy as np
 import pytest
 from both_executors import data, numbers
-from pass_laws import assert_linear, keeps_trainings, op_lines, pipeline
+from pass_laws import assert_linear, keeps_trainings, op_lines, pipeline, repeated, with_and_without
 
 import minigraph as fluid
 from minigraph import layers
-from minigraph.executor.interpreter import Interpreter
 from minigraph.passes import MeanOfAll
 
 pytestmark = pytest.mark.numbers
@@ -75,22 +74,30 @@ def test_means_and_gradients_are_those_of_the_interpreter(kind, dtype):
     program = fluid.default_main_program().clone()
     MeanOfAll().apply(program)
     assert {op.type for op in program.global_block().ops}.isdisjoint({"reduce_mean", "reduce_mean_grad"})
-    found, expected = (
-        executor.run(feed=feed, fetch_list=fetch)
-        for executor in (fluid.Executor(passes=pipeline(MeanOfAll())), Interpreter())
-    )
+    found, expected = with_and_without(MeanOfAll(), feed, fetch)
     for a, b in zip(found, expected, strict=True):
         np.testing.assert_allclose(a, b, rtol=2 * np.finfo(dtype).eps * 32)
 
 
+@pytest.mark.usefixtures("new_program")
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("options", [{"dim": 1}, {"dim": [-2], "keep_dim": True}, {"dim": [0, 2]}])
+def test_sums_along_dimensions_that_are_divided_are_means(options, dtype):
+    x = data("x", 2, 4, 1, dtype=dtype)
+    count = 2 if options["dim"] == [0, 2] else 4
+    loss = layers.square(layers.scale(layers.reduce_sum(x, **options), 1 / count))
+    fetch, feed = [loss, *fluid.gradients([loss], [x])], {"x": numbers(2, 4, 1, dtype=dtype)}
+    program = fluid.default_main_program().clone()
+    program.roots = tuple(each.name for each in fetch)
+    pipeline(MeanOfAll()).apply(program)
+    types = {op.type for op in program.global_block().ops}
+    assert {"reduce_mean", "reduce_mean_grad"} <= types
+    assert types.isdisjoint({"reduce_sum", "reduce_sum_grad"})
+    found, expected = with_and_without(MeanOfAll(), feed, fetch)
+    for a, b in zip(found, expected, strict=True):
+        np.testing.assert_allclose(a, b, rtol=16 * np.finfo(dtype).eps)
+
+
 @pytest.mark.timing
 def test_time_is_linear():
-    def make(count):
-        main = fluid.Program()
-        with fluid.program_guard(main, fluid.Program()), fluid.unique_name.guard():
-            x = fluid.data("x", [4, 2])
-            for _ in range(count):
-                layers.reduce_mean(x)
-        return main
-
-    assert_linear(MeanOfAll(), make)
+    assert_linear(MeanOfAll(), repeated(lambda x: layers.reduce_mean(x)))

@@ -1,0 +1,80 @@
+"""Compute small powers by products, quotients and roots."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, ClassVar
+
+from minigraph.passes.rules import Match, Rule, Rules, op, rule, with_gradients
+from minigraph.types import DType
+
+
+def _square(x: Any) -> Any:
+    return op("square", X=x)
+
+
+def _positive(x: Any) -> Any:
+    """``x + 0``, which is x but for -0.0: its power by -1/2 is infinity, and one by its root minus infinity."""
+    return op("scale", X=x, bias_after_scale=False)
+
+
+_POWERS: dict[float, Callable[[Any], Any]] = {
+    2.0: _square,
+    3.0: lambda x: op("elementwise_mul", X=_square(x), Y=x),
+    4.0: lambda x: _square(_square(x)),
+    0.5: lambda x: op("sqrt", X=_positive(x)),
+    -0.5: lambda x: op("rsqrt", X=_positive(x)),
+    -1.0: lambda x: op("reciprocal", X=x),
+}
+"""What computes each power."""
+
+
+def _rule(factor: float) -> Rule:
+    @rule
+    def power(x: Any) -> Any:
+        return op("pow", X=x, factor=factor)
+
+    @power.where
+    def _(m: Match) -> Iterator[tuple[bool, str]]:
+        yield factor in (2.0, 3.0) or m.x.dtype.is_floating, "powers of integers must be positive"
+
+    @power.to
+    def _(x: Any) -> Any:
+        return _POWERS[factor](x)
+
+    return power
+
+
+@rule
+def _inverse(x: Any) -> Any:
+    return op("reciprocal", X=op("sqrt", X=x))
+
+
+@_inverse.where
+def _(m: Match) -> Iterator[tuple[bool, str]]:
+    yield m.x.dtype in (DType.FP32, DType.FP64), "x must be float32 or float64"
+
+
+@_inverse.to
+def _(x: Any) -> Any:
+    return op("rsqrt", X=x)
+
+
+class MultiplyPowers(Rules):
+    """Turn ``pow`` by 2, 3, 4, -1, 1/2 and -1/2 into products, reciprocals and roots; likewise for gradients.
+
+    The reciprocal of a root becomes ``rsqrt``. A logarithm and an exponential take many times as long, and these join
+    other operators on elements.
+
+    Law: every value is the same up to rounding, by at most ``8 eps`` times its size, as long as the squares of x and of
+    the result are neither infinite nor below the smallest normal number. A root of -0.0 is 0.0, of minus infinity NaN.
+    """
+
+    changes_rounding: ClassVar[bool] = True
+
+    needs = (frozenset({"pow"}), frozenset({"pow_grad"}), frozenset({"reciprocal", "sqrt"}))
+
+    rules = (
+        *(each for factor in _POWERS for each in with_gradients(_rule(factor), "x")),
+        *with_gradients(_inverse, "x", with_results=True),
+    )

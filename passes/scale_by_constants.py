@@ -1,0 +1,157 @@
+"""Write factors and addends that are numbers in one way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+
+from minigraph.passes.rules import Match, Rule, Rules, attr, marked, op, rule, with_gradients
+from minigraph.types import DType
+
+
+def _is_long(shape: Sequence[int]) -> bool:
+    return list(shape) != [1]
+
+
+def _made(number: Any, fits: Callable[[Any], bool] | None = None) -> Any:
+    """Match a ``fill_constant`` of a number, which others may read."""
+    attrs = {"shape": attr(fits=fits), "dtype": attr(), "str_value": attr(), "force_cpu": attr()}
+    return marked(op("fill_constant", value=number, **attrs), shared=True)
+
+
+def _conditions(m: Match) -> Iterator[tuple[bool, str]]:
+    yield m.x.dtype is DType.FP32 and bool(m.x.shape), "x must be float32, as attributes are"
+    yield list(m.shape) in ([1], list(m.x.shape)), "the number must stand for every element of x"
+    yield 1e-30 < abs(m.number) < 1e30, "the number must be neither 0 nor infinite"
+    yield not m.str_value or m.x.dtype.numpy.type(m.str_value) == m.number, "the number must be a float32"
+
+
+def _rule(type: str) -> Rule:
+    @rule
+    def with_number(x: Any, number: Any = attr("value")) -> Any:
+        return op(f"elementwise_{type}", X=x, Y=_made(number), axis=attr())
+
+    with_number.where(_conditions)
+
+    @with_number.to
+    def _(x: Any, number: float) -> Any:
+        if type in ("mul", "div"):
+            return op("scale", X=x, scale=number if type == "mul" else 1 / number)
+        if type == "pow":
+            return op("pow", X=x, factor=number)
+        return op("scale", X=x, bias=number if type == "add" else -number)
+
+    return with_number
+
+
+def _multiplied(x: Any, factor: float) -> Any:
+    return x if factor == 1 else op("scale", X=x, scale=factor)
+
+
+def _rule_of_first(type: str) -> Rule:
+    """The rule for an operator whose first operand is the number; numbers alone, as of a clip, are not worth it."""
+
+    @rule
+    def number_with(x: Any, number: Any = attr("value")) -> Any:
+        return op(f"elementwise_{type}", X=_made(number, _is_long), Y=x, axis=attr())
+
+    number_with.where(_conditions)
+
+    @number_with.where
+    def _(m: Match) -> Iterator[tuple[bool, str]]:
+        yield list(m.shape) == list(m.x.shape), "the number must have the shape of x, to which it is no operand"
+
+    @number_with.to
+    def _(m: Match, x: Any, number: float) -> Any:
+        if type == "div":
+            return _multiplied(op("reciprocal", X=x), number)
+        if type == "mul":
+            return op("scale", X=x, scale=number)
+        return op("scale", X=x, scale=1.0 if type == "add" else -1.0, bias=number)
+
+    return number_with
+
+
+@rule
+def _quotient_grad(x: Any, out: Any, d: Any, number: Any = attr("value")) -> Any:
+    return op("elementwise_div_grad", X=x, Y=_made(number), Out=out, Out_GRAD=d, axis=attr(), outputs=["X_GRAD"])[0]
+
+
+_quotient_grad.where(_conditions)
+
+
+@_quotient_grad.to
+def _(d: Any, number: float) -> Any:
+    return op("scale", X=d, scale=1 / number)
+
+
+@rule
+def _divisor_grad(x: Any, out: Any, d: Any, number: Any = attr("value")) -> Any:
+    return op(
+        "elementwise_div_grad", X=_made(number, _is_long), Y=x, Out=out, Out_GRAD=d, axis=attr(), outputs=["Y_GRAD"]
+    )[0]
+
+
+_divisor_grad.where(_conditions)
+
+
+@_divisor_grad.where
+def _(m: Match) -> Iterator[tuple[bool, str]]:
+    yield list(m.shape) == list(m.x.shape), "the number must have the shape of x"
+
+
+@_divisor_grad.to
+def _(m: Match, out: Any, d: Any, number: float) -> Any:
+    return _multiplied(op("reciprocal_grad", Out=out, Out_GRAD=d, outputs=["X_GRAD"])[0], 1 / number)
+
+
+def _scaled(x: Any, factor: Any) -> Any:
+    return op("scale", X=x, scale=factor, bias_after_scale=attr())
+
+
+@rule
+def _twice(x: Any, first: Any = attr("scale"), second: Any = attr("scale")) -> Any:
+    return _scaled(_scaled(x, first), second)
+
+
+@_twice.where
+def _(m: Match) -> Iterator[tuple[bool, str]]:
+    yield m.x.dtype in (DType.FP32, DType.FP64), "x must be float32 or float64"
+    sizes = [abs(factor) for factor in (m.first, m.second, m.first * m.second)]
+    yield all(1e-6 < size < 1e6 for size in sizes), "the factors must be of ordinary size"
+    exact = float(np.float32(m.first)) * float(np.float32(m.second))
+    yield (
+        m.x.dtype is DType.FP32 or float(np.float32(exact)) == exact,
+        "the product must be a float32, as attributes are",
+    )
+
+
+@_twice.to
+def _(x: Any, first: float, second: float) -> Any:
+    return op("scale", X=x, scale=first * second)
+
+
+class ScaleByConstants(Rules):
+    """Turn sums, differences, products and quotients with a number made by ``fill_constant`` into a ``scale``.
+
+    A number may have the shape of the other operand, and then be the first one; it is divided by x as by the
+    ``reciprocal``. A power of a number becomes ``pow``. Likewise for their gradients, and for factors that follow each
+    other.
+
+    Law: every value is the same up to rounding, by at most ``4 eps`` times its size, as long as it and the values
+    between are neither infinite nor below the smallest normal number. Only float32 has factors exactly.
+    """
+
+    changes_rounding: ClassVar[bool] = True
+
+    rules = (
+        *(each for type in ("add", "sub", "mul", "pow") for each in with_gradients(_rule(type), "x")),
+        *(each for type in ("add", "sub", "mul") for each in with_gradients(_rule_of_first(type), "x")),
+        _rule("div"),
+        _quotient_grad,
+        _rule_of_first("div"),
+        _divisor_grad,
+        _twice,
+    )

@@ -1,0 +1,58 @@
+"""Write rows that are taken from a value in one way."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from minigraph.passes.rules import Match, Rules, attr, marked, op, rule, with_gradients
+
+
+def _are_ones(steps: Sequence[int]) -> bool:
+    return set(steps) <= {1}
+
+
+def _is_one(shape: Sequence[int]) -> bool:
+    return list(shape) == [1]
+
+
+@rule
+def _strided(x: Any) -> Any:
+    spans = {"axes": attr(), "starts": attr(), "ends": attr(), "strides": attr(fits=_are_ones)}
+    return op("strided_slice", Input=x, **spans, infer_flags=attr(), decrease_axis=attr())
+
+
+@_strided.to
+def _(x: Any, axes: Sequence[int], starts: Sequence[int], ends: Sequence[int], decrease_axis: Sequence[int]) -> Any:
+    return op("slice", Input=x, axes=axes, starts=starts, ends=ends, decrease_axis=decrease_axis)
+
+
+@rule
+def _gathered(x: Any, row: Any = attr("value")) -> Any:
+    index = op("fill_constant", shape=attr(fits=_is_one), dtype=attr(), value=row, str_value=attr(), force_cpu=attr())
+    return op("gather", X=x, Index=marked(index, shared=True), overwrite=attr())
+
+
+@_gathered.where
+def _(m: Match) -> Iterator[tuple[bool, str]]:
+    shape = m.x.shape or (-1,)
+    yield -1 not in shape and 0 <= m.row < shape[0], "x must have the row, and a known shape"
+    yield m.str_value in ("", str(int(m.row))), "the number must be an integer"
+
+
+@_gathered.to
+def _(x: Any, row: float) -> Any:
+    return op("slice", Input=x, axes=[0], starts=[int(row)], ends=[int(row) + 1])
+
+
+class SliceRows(Rules):
+    """Turn a ``strided_slice`` without strides, and a ``gather`` of one row of constant number, into a ``slice``.
+
+    Likewise for their gradients. `JoinSlices` and what looks for the parts of a value know ``slice`` only.
+
+    Law: every value keeps its bits.
+    """
+
+    needs = (frozenset({"gather"}), frozenset({"strided_slice"}))
+
+    rules = (*with_gradients(_strided, "x"), *with_gradients(_gathered, "x"))

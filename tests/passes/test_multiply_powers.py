@@ -1,0 +1,90 @@
+"""MultiplyPowers computes small powers by products, quotients and roots."""
+
+import numpy as np
+import pytest
+from both_executors import data, numbers
+from pass_laws import assert_linear, keeps_trainings, op_lines, repeated, with_and_without
+
+import minigraph as fluid
+from minigraph import layers
+from minigraph.passes import MultiplyPowers
+
+pytestmark = pytest.mark.numbers
+
+test_training = keeps_trainings(MultiplyPowers())
+
+
+def left(factor):
+    text = f"    block 0\n      data x: float32[4, 2]\n      w: float32[4, 2] = pow(X=x) {{factor={factor}}}"
+    return op_lines(MultiplyPowers(), text, ["w"])
+
+
+def test_a_square_is_a_square():
+    assert left(2.0) == ["w = square(X=x)"]
+
+
+def test_a_cube_is_a_product():
+    assert [line.split("(")[0].split(" = ")[-1] for line in left(3.0)] == ["square", "elementwise_mul"]
+
+
+def test_a_root_is_that_of_a_number_without_a_sign_at_0():
+    assert [line.split("(")[0].split(" = ")[-1] for line in left(-0.5)] == ["scale", "rsqrt"]
+
+
+def test_a_negative_power_of_integers_stays():
+    text = "    block 0\n      data x: int64[4]\n      w: int64[4] = pow(X=x) {factor=-1.0}"
+    assert len(op_lines(MultiplyPowers(), text, ["w"])) == 1
+
+
+@pytest.mark.parametrize("factor", [0.0, 1.0, 1.5, -2.0, 5.0])
+def test_other_powers_stay(factor):
+    assert len(left(factor)) == 1
+    assert "pow(X=x)" in left(factor)[0]
+
+
+@pytest.mark.usefixtures("new_program")
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("factor", [2.0, 3.0, 4.0, -1.0, 0.5, -0.5])
+def test_powers_and_gradients_are_those_of_the_interpreter(factor, dtype):
+    x = data("x", 8, 4, dtype=dtype)
+    out = layers.pow(x, factor)
+    fetch, feed = [out, *fluid.gradients([out], [x])], {"x": numbers(8, 4, dtype=dtype)}
+    feed["x"][0] = [0, -0.0, np.inf, -np.inf if factor.is_integer() else np.inf]
+    program = fluid.default_main_program().clone()
+    MultiplyPowers().apply(program)
+    assert {op.type for op in program.global_block().ops}.isdisjoint({"pow", "pow_grad"})
+    found, expected = with_and_without(MultiplyPowers(), feed, fetch)
+    for a, b in zip(found, expected, strict=True):
+        np.testing.assert_allclose(a, b, rtol=8 * np.finfo(dtype).eps)
+
+
+@pytest.mark.usefixtures("new_program")
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("rows", [0, 1, 8])
+def test_the_reciprocal_of_a_root_is_one_operator(rows, dtype):
+    x = data("x", rows, 4, dtype=dtype)
+    out = layers.reciprocal(layers.sqrt(x))
+    fetch, feed = [out, *fluid.gradients([out], [x])], {"x": np.abs(numbers(rows, 4, dtype=dtype))}
+    feed["x"][:1] = [0, -0.0, np.inf, 1e-6]
+    program = fluid.default_main_program().clone()
+    program.roots = tuple(each.name for each in fetch)
+    MultiplyPowers().apply(program)
+    assert {op.type for op in program.global_block().ops} >= {"rsqrt", "rsqrt_grad"}
+    found, expected = with_and_without(MultiplyPowers(), feed, fetch)
+    for a, b in zip(found, expected, strict=True):
+        np.testing.assert_allclose(a, b, rtol=8 * np.finfo(dtype).eps)
+
+
+def test_a_root_that_is_read_elsewhere_stays():
+    text = """
+        block 0
+          data x: float32[4]
+          s: float32[4] = sqrt(X=x)
+          w: float32[4] = reciprocal(X=s)
+    """
+    assert op_lines(MultiplyPowers(), text, ["w", "s"]) == ["s = sqrt(X=x)", "w = reciprocal(X=s)"]
+
+
+@pytest.mark.timing
+def test_time_is_linear():
+    assert_linear(MultiplyPowers(), repeated(lambda x: layers.pow(x, 3.0)))

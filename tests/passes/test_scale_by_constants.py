@@ -1,0 +1,103 @@
+"""ScaleByConstants writes factors and addends that are numbers in one way."""
+
+import numpy as np
+import pytest
+from both_executors import data, numbers
+from pass_laws import assert_linear, keeps_trainings, pipeline, repeated, with_and_without
+
+import minigraph as fluid
+from minigraph import layers
+from minigraph.passes import ScaleByConstants
+
+pytestmark = pytest.mark.numbers
+
+test_training = keeps_trainings(ScaleByConstants())
+
+
+def number(value, dtype="float32"):
+    return layers.fill_constant([1], dtype, value)
+
+
+def types_left(*fetch):
+    program = fluid.default_main_program().clone()
+    program.roots = tuple(each.name for each in fetch)
+    pipeline(ScaleByConstants()).apply(program)
+    return [op.type for op in program.global_block().ops]
+
+
+def full(value, dtype="float32"):
+    return layers.fill_constant([8, 4], dtype, value)
+
+
+FORMS = {
+    "product": lambda x: layers.elementwise_mul(x, number(0.3)),
+    "quotient": lambda x: layers.elementwise_div(x, number(3.0)),
+    "sum": lambda x: layers.elementwise_add(x, number(0.3)),
+    "difference": lambda x: layers.elementwise_sub(x, number(0.3)),
+    "product with as many": lambda x: layers.elementwise_mul(x, full(0.3)),
+    "product of the number": lambda x: layers.elementwise_mul(full(0.3), x),
+    "sum with the number": lambda x: layers.elementwise_add(full(0.3), x),
+    "difference from the number": lambda x: layers.elementwise_sub(full(0.3), x),
+    "factors in a row": lambda x: layers.scale(layers.scale(x, 3.0), -0.2),
+    "product of a quotient": lambda x: layers.elementwise_mul(layers.elementwise_div(x, number(3.0)), number(0.5)),
+}
+
+
+@pytest.mark.usefixtures("new_program")
+@pytest.mark.parametrize("form", FORMS)
+def test_values_and_gradients_are_those_of_the_interpreter(form):
+    x = data("x", 8, 4, dtype="float32")
+    out = FORMS[form](x)
+    fetch, feed = [out, *fluid.gradients([layers.reduce_sum(out)], [x])], {"x": numbers(8, 4, dtype="float32")}
+    assert types_left(out) == ["scale"]
+    assert not any(type.startswith("elementwise") for type in types_left(*fetch))
+    found, expected = with_and_without(ScaleByConstants(), feed, fetch)
+    for a, b in zip(found, expected, strict=True):
+        np.testing.assert_allclose(a, b, rtol=4 * np.finfo("float32").eps)
+
+
+@pytest.mark.usefixtures("new_program")
+@pytest.mark.parametrize("number_first", [False, True])
+def test_powers_and_quotients_of_a_number_have_operators_of_one_operand(number_first):
+    x = data("x", 8, 4, dtype="float32")
+    out = layers.elementwise_div(full(3.0), x) if number_first else layers.elementwise_pow(x, number(2.5))
+    fetch = [out, *fluid.gradients([layers.reduce_sum(out)], [x])]
+    feed = {"x": np.abs(numbers(8, 4, dtype="float32")) + 0.1}
+    assert types_left(out) == (["reciprocal", "scale"] if number_first else ["pow"])
+    assert "elementwise_pow_grad" not in types_left(*fetch)
+    found, expected = with_and_without(ScaleByConstants(), feed, fetch)
+    for a, b in zip(found, expected, strict=True):
+        np.testing.assert_allclose(a, b, rtol=4 * np.finfo("float32").eps)
+
+
+@pytest.mark.usefixtures("new_program")
+@pytest.mark.parametrize("rows", [0, 1])
+def test_few_elements_have_numbers_as_well(rows):
+    x = data("x", rows, 4, dtype="float32")
+    out = layers.elementwise_sub(layers.fill_constant([rows, 4], "float32", 1.0), x)
+    assert types_left(out) == ["scale"]
+    found, expected = with_and_without(ScaleByConstants(), {"x": numbers(rows, 4, dtype="float32")}, [out])
+    assert found[0].tobytes() == expected[0].tobytes()
+
+
+OTHERS = {
+    "zero": lambda x: layers.elementwise_div(x, number(0.0)),
+    "infinite": lambda x: layers.elementwise_mul(x, number(float("inf"))),
+    "rows of a number": lambda x: layers.elementwise_mul(x, layers.fill_constant([4], "float32", 2.0)),
+    "more numbers than x": lambda x: layers.elementwise_sub(full(2.0), layers.reduce_sum(x, dim=[1], keep_dim=True)),
+    "a bias between": lambda x: layers.scale(layers.scale(x, 3.0, bias=1.0), 2.0),
+    "float64": lambda x: layers.elementwise_mul(layers.cast(x, "float64"), number(0.3, "float64")),
+    "factors of float64": lambda x: layers.scale(layers.scale(layers.cast(x, "float64"), 0.3), 0.3),
+}
+
+
+@pytest.mark.usefixtures("new_program")
+@pytest.mark.parametrize("form", OTHERS)
+def test_others_stay(form):
+    out = OTHERS[form](data("x", 8, 4, dtype="float32"))
+    assert types_left(out) == [op.type for op in fluid.default_main_program().global_block().ops]
+
+
+@pytest.mark.timing
+def test_time_is_linear():
+    assert_linear(ScaleByConstants(), repeated(lambda x: layers.scale(layers.elementwise_mul(x, number(2.0)), 3.0)))

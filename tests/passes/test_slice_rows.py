@@ -1,0 +1,69 @@
+"""SliceRows writes rows that are taken from a value as slices."""
+
+import numpy as np
+import pytest
+from both_executors import data, numbers
+from pass_laws import assert_linear, keeps_the_bits, op_lines, repeated, with_and_without
+
+import minigraph as fluid
+from minigraph import layers
+from minigraph.passes import SliceRows
+
+test_training, test_overwriting = keeps_the_bits(SliceRows())
+
+HEAD = ["    block 0", "      data x: float32[4, 2]"]
+ROW = "i: int32[1] = fill_constant() {shape=[1], dtype=int32, value=3.0, str_value='3'}"
+
+
+def left(*lines):
+    return op_lines(SliceRows(), "\n".join([*HEAD, *(f"      {line}" for line in lines)]), ["w"])
+
+
+def test_a_row_of_constant_number_is_a_slice():
+    assert left(ROW, "w: float32[1, 2] = gather(X=x, Index=i)")[-1] == (
+        "w = slice(Input=x) {axes=[0], starts=[3], ends=[4]}"
+    )
+
+
+def test_a_strided_slice_without_strides_is_a_slice():
+    assert left(
+        "w: float32[2, 2] = strided_slice(Input=x) {axes=[0], starts=[1], ends=[3], strides=[1]}"
+    ) == ["w = slice(Input=x) {axes=[0], starts=[1], ends=[3]}"]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ["w: float32[2, 2] = strided_slice(Input=x) {axes=[0], starts=[0], ends=[4], strides=[2]}"],
+        [ROW.replace("=3.0, str_value='3'", "=4.0"), "w: float32[1, 2] = gather(X=x, Index=i)"],
+        [ROW.replace("=3.0, str_value='3'", "=-1.0"), "w: float32[1, 2] = gather(X=x, Index=i)"],
+        [ROW.replace("int32[1]", "int32[2]").replace("[1]", "[2]"), "w: float32[2, 2] = gather(X=x, Index=i)"],
+    ],
+    ids=["strides", "no such row", "negative", "two rows"],
+)
+def test_others_stay(lines):
+    assert not any(" slice(" in line for line in left(*lines))
+
+
+@pytest.mark.usefixtures("new_program")
+@pytest.mark.parametrize("kind", ["gather", "strided_slice"])
+def test_rows_and_gradients_keep_their_bits(kind):
+    x = data("x", 4, 2)
+    rows = [
+        layers.gather(x, layers.fill_constant([1], "int32", row))
+        if kind == "gather"
+        else layers.strided_slice(x, [0], [row], [row + 1], [1])
+        for row in (0, 2, 3)
+    ]
+    out = layers.tanh(layers.sums(rows))
+    fetch, feed = [out, *fluid.gradients([out], [x])], {"x": numbers(4, 2)}
+    program = fluid.default_main_program().clone()
+    SliceRows().apply(program)
+    assert len(program.global_block().ops.of_type("slice_grad")) == 3
+    found, expected = with_and_without(SliceRows(), feed, fetch)
+    assert [each.tobytes() for each in found] == [np.asarray(each).tobytes() for each in expected]
+
+
+@pytest.mark.timing
+def test_time_is_linear():
+    assert_linear(SliceRows(), repeated(lambda x: layers.strided_slice(x, [0], [1], [3], [1])))
