@@ -19,18 +19,19 @@ def _all_reduce(reduction):
 
     @kernel(type)
     def reduce(xp, x, *, ring_id, op_input_names):
-        return current().all_reduce(x, reduction, _call(type, op_input_names, ring_id, x))
+        return current().on(xp).all_reduce(x, reduction, _call(type, op_input_names, ring_id, x))
 
 
 for _reduction in REDUCTIONS:
     _all_reduce(_reduction)
 
 
-@kernel("merged_c_allreduce_sum")
-def merged_c_allreduce_sum(xp, x, *, ring_id, op_input_names):
-    flat = xp.concatenate([each.reshape(-1) for each in x])
-    names = f"{op_input_names[0]} and {len(x) - 1} more"
-    total = current().all_reduce(flat, "sum", _call("merged_c_allreduce_sum", (names,), ring_id, flat))
+@kernel("merged_c_allreduce_sum", view="x", joins="over")
+def merged_c_allreduce_sum(xp, x, *, ring_id, op_input_names, over=None):
+    flat = over if over is not None else xp.concatenate([each.reshape(-1) for each in x])
+    names = f"{op_input_names[0]} and {len(op_input_names) - 1} more"
+    call = _call("merged_c_allreduce_sum", (names,), ring_id, flat)
+    total = current().on(xp).all_reduce(flat, "sum", call, over)
     parts, start = [], 0
     for each in x:
         parts.append(total[start : start + each.size].reshape(each.shape))
@@ -42,8 +43,8 @@ def merged_c_allreduce_sum(xp, x, *, ring_id, op_input_names):
 def all_reduce_rows(xp, x, *, ring_id, op_input_names):
     """The rows of all ranks one after the other, as the sum of selected rows is."""
     call = _call("c_allreduce_sum", op_input_names, ring_id, x)._replace(shape=(-1, *x.shape[1:]))
-    rows = current().all_gather(x.rows, call._replace(dtype=str(x.rows.dtype)))
-    return SparseRows(rows, current().all_gather(x.value, call), x.height)
+    rows = current().on(xp).all_gather(x.rows, call._replace(dtype=str(x.rows.dtype)))
+    return SparseRows(rows, current().on(xp).all_gather(x.value, call), x.height)
 
 
 @kernel("c_broadcast")
@@ -51,19 +52,19 @@ def c_broadcast(xp, x, *, ring_id, root, op_input_names):
     ranks = current().size
     if root >= ranks:
         raise ExecutionError(f"root is {root}, but the ranks are 0 to {ranks - 1}", hint="Give one of them as root.")
-    return current().broadcast(x, root, _call("c_broadcast", op_input_names, ring_id, x))
+    return current().on(xp).broadcast(x, root, _call("c_broadcast", op_input_names, ring_id, x))
 
 
 @kernel("c_allgather")
 def c_allgather(xp, x, *, ring_id, nranks, op_input_names):
     check_size(nranks)
-    return current().all_gather(x, _call("c_allgather", op_input_names, ring_id, x))
+    return current().on(xp).all_gather(x, _call("c_allgather", op_input_names, ring_id, x))
 
 
 @kernel("c_reducescatter")
 def c_reducescatter(xp, x, *, ring_id, nranks, op_input_names):
     check_size(nranks)
-    return current().reduce_scatter(x, _call("c_reducescatter", op_input_names, ring_id, x))
+    return current().on(xp).reduce_scatter(x, _call("c_reducescatter", op_input_names, ring_id, x))
 
 
 @kernel("c_sync_calc_stream", view="x", rows=True)
@@ -90,6 +91,7 @@ def c_comm_init(xp, x, *, nranks, rank):
     found = current().rank
     if found != rank:
         raise ExecutionError(f"the program is for rank {rank}, but this is rank {found}")
+    current().on(xp)  # connects GPUs, which may fail
     return ()
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import count
+from itertools import count, dropwhile
 from typing import Any
 
 from minigraph.errors import ProgramError
@@ -80,11 +80,8 @@ class GradAllReduce(Collective):
         if self.scales_loss:
             self._scale(backward)
         reduced = self._reduce(backward)
-        update = next((op for op in block.ops if op.role & Role.OPTIMIZE), None)
-        if reduced is not None and update is not None:
-            for ring in range(self.rings):
-                attrs = {"ring_id": ring, "op_role": Role.BACKWARD}
-                _in_place(block, "c_sync_comm_stream", reduced, update, attrs)
+        if reduced is not None:
+            self._wait(block, reduced)
         return True
 
     def _scale(self, backward: list[Operator]) -> None:
@@ -108,6 +105,23 @@ class GradAllReduce(Collective):
                 # The next one goes in front: rings take turns from the end of the program.
                 after = _in_place(op.block, "c_allreduce_sum", grad, after, attrs)
         return grad
+
+    def _wait(self, block: Block, reduced: Variable) -> None:
+        """Wait for the sums in front of the first update; counters of averages may stand in front of all operators."""
+        ops = dropwhile(lambda op: reduced.name not in op.output_arg_names, block.ops)
+        update = next((op for op in ops if op.role & Role.OPTIMIZE), None)
+        for ring in range(self.rings) if update is not None else ():
+            attrs = {"ring_id": ring, "op_role": Role.BACKWARD}
+            _in_place(block, "c_sync_comm_stream", reduced, update, attrs)
+
+
+def feed_gradients_of_losses(program: Program) -> None:
+    """Let the gradients of losses be fed, in place of the operators that make them."""
+    block = program.global_block()
+    for op in list(block.ops):
+        if op.role & Role.BACKWARD and op.role & Role.LOSS:
+            block.vars[op.output_arg_names[0]].is_data = True
+            block.remove(op)
 
 
 @dataclass(frozen=True)
@@ -158,13 +172,17 @@ def keep_snapshots(startup: Program) -> None:
 
 def broadcast_parameters(startup: Program, rings: int) -> None:
     """Let every rank start with the parameters of rank 0."""
-    block = startup.global_block()
-    params = block.all_parameters()
-    for number, param in enumerate(params):
+    broadcast(startup, startup.global_block().all_parameters(), rings)
+
+
+def broadcast(program: Program, variables: Sequence[Variable], rings: int) -> None:
+    """Append operators that give every rank the values of rank 0."""
+    block = program.global_block()
+    for number, var in enumerate(variables):
         attrs = {"ring_id": number % rings, "root": 0, "op_role": Role.FORWARD}
-        _in_place(block, "c_broadcast", param, None, attrs)
-    for ring in range(rings if params else 0):
-        _in_place(block, "c_sync_comm_stream", params[-1], None, {"ring_id": ring, "op_role": Role.FORWARD})
+        _in_place(block, "c_broadcast", var, None, attrs)
+    for ring in range(rings if variables else 0):
+        _in_place(block, "c_sync_comm_stream", variables[-1], None, {"ring_id": ring, "op_role": Role.FORWARD})
 
 
 def _snapshot(block: Block, param: Parameter | Variable) -> Variable:

@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 
 from minigraph.dygraph.layer import Layer
+from minigraph.eager.guard import eager_block
+from minigraph.eager.tensor import EagerParameter
 from minigraph.errors import ProgramError
 from minigraph.kernels.collective import all_reduce_rows
 from minigraph.runtime.scope import is_rows
@@ -115,19 +117,20 @@ class DataParallel(Layer):
         """Sum the gradients of the parameters over the ranks: those of one type in one exchange."""
         if self._strategy.nranks == 1:
             return
+        xp = eager_block().place.xp
         groups: dict[Any, list[Any]] = {}
         for param in self._layers.parameters():
-            grad = param.grad if param.trainable else None
+            grad = param.grad if isinstance(param, EagerParameter) and param.trainable else None
             if grad is not None and is_rows(grad.value):
-                grad.value = all_reduce_rows(np, grad.value, ring_id=0, op_input_names=("a gradient",))
+                grad.value = all_reduce_rows(xp, grad.value, ring_id=0, op_input_names=("a gradient",))
             elif grad is not None:
                 groups.setdefault(grad.value.dtype, []).append(grad)
         for dtype, grads in groups.items():
-            flat = np.concatenate([grad.value.reshape(-1) for grad in grads])
+            flat = xp.concatenate([grad.value.reshape(-1) for grad in grads])
             # Names may differ between ranks that are threads of one process.
             call = Call("apply_collective_grads", f"{len(grads)} gradients", 0, str(dtype), flat.shape)
             ends = np.cumsum([grad.value.size for grad in grads])
-            parts = np.split(current().all_reduce(flat, "sum", call), ends[:-1])
+            parts = xp.split(current().on(xp).all_reduce(flat, "sum", call), ends[:-1].tolist())
             for grad, part in zip(grads, parts, strict=True):
                 grad.value = part.reshape(grad.value.shape)
 

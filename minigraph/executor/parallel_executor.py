@@ -32,14 +32,14 @@ class ParallelExecutor:
     share_vars_from : ParallelExecutor, optional
         Executor whose scope is used.
     num_trainers, trainer_id : int
-        1 and 0: there are no other machines.
+        Number of processes and of this one, as `BuildStrategy.num_trainers`.
     scope : Scope, optional
         Where persistable variables live. Default: what is the global scope now.
 
     Raises
     ------
     ProgramError
-        If several trainers are asked for, or as `CompiledProgram.with_data_parallel`.
+        As `CompiledProgram.with_data_parallel`.
     WrongTypeError
         If an argument has the wrong type.
 
@@ -69,7 +69,6 @@ class ParallelExecutor:
             if given is not None and not isinstance(given, wanted):
                 raise WrongTypeError(f"{what} must be a {wanted.__name__}, got {given!r:.60}")
         strategy = build_strategy or BuildStrategy()
-        # Set through the strategy, which refuses several trainers.
         if num_trainers != 1:
             strategy.num_trainers = num_trainers
         if trainer_id != 0:

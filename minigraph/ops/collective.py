@@ -89,7 +89,7 @@ def c_gen_nccl_id(*, rank: int, endpoint: str, other_endpoints: list[str]) -> Te
     return RAW
 
 
-@op("c_comm_init", inputs="X", outputs="", grad=None, has_effect=True)
+@op("c_comm_init", inputs="X", outputs="", grad=None, has_effect=True, arrays="X")
 def c_comm_init(x: TensorType, *, nranks: int, rank: int, ring_id: int = 0) -> tuple[()]:
     """Check that `nranks` ranks run this program, of which this one is number `rank`."""
     require(0 <= rank < nranks, f"rank must be from 0 to {nranks - 1}, got {rank}")

@@ -1,7 +1,8 @@
 """Ranks that train one program together; imports the passes, the executor and the communicators.
 
 `DataParallel` makes a program one of several ranks. ``python -m minigraph launch -n 4 train.py`` starts ranks as
-processes that MPI connects; `simulate` runs them as threads of one process, for tests and lessons.
+processes that MPI connects, and NCCL where each has a GPU; `simulate` runs them as threads of one process, for tests
+and lessons.
 """
 
 from __future__ import annotations

@@ -6,9 +6,11 @@ from dataclasses import dataclass
 
 from minigraph.errors import ProgramError, warn
 from minigraph.ir import Program
+from minigraph.parallel.losses import describe_mixed_samples
 from minigraph.parallel.machine import warn_of_threads
 from minigraph.parallel.verifying import verify
 from minigraph.passes.collective import GradAllReduce, broadcast_parameters
+from minigraph.passes.shard_state import ShardOptimizerState, shard_startup
 from minigraph.passes.shards import ShardBatch, count_steps
 from minigraph.passes.weighted_means import WeightMeans, means_of_loss
 from minigraph.support.public import public
@@ -40,6 +42,9 @@ class DataParallel(GradAllReduce):
         Whether to compute shard by shard, and to have executors make no rewrite that changes a bit.
     ragged : bool
         Whether ranks may be fed different numbers of samples, see `minigraph.passes.WeightMeans`.
+    sharded : bool
+        Whether each rank updates a part of the parameters and keeps only its part of the optimizer's state, see
+        `minigraph.passes.ShardOptimizerState`.
 
     Raises
     ------
@@ -51,8 +56,8 @@ class DataParallel(GradAllReduce):
     Warns
     -----
     UserWarning
-        If the loss averages over samples and `ragged` is false: ranks must then be fed as many samples each. With
-        `exact`, if the number of BLAS threads is not chosen.
+        If the loss averages over samples and `ragged` is false: ranks must then be fed as many samples each. If the
+        loss is no mean over samples. With `exact`, if the number of BLAS threads is not chosen.
 
     Examples
     --------
@@ -76,6 +81,7 @@ class DataParallel(GradAllReduce):
     shards: int = 0
     exact: bool = False
     ragged: bool = False
+    sharded: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -90,30 +96,58 @@ class DataParallel(GradAllReduce):
 
     def apply(self, program: Program) -> bool:
         changed = False
+        self._warn_of_losses(program)
         if self.exact:
             warn_of_threads()
             changed = ShardBatch(self._shards // self.ranks).apply(program)
             program.is_exact = True
-        if self.ranks > 1:
-            self._weight_means(program)
+        if self.ranks > 1 and self.ragged:
+            WeightMeans(self.ranks).apply(program)
         changed = super().apply(program) or changed
+        if self.sharded:
+            changed = ShardOptimizerState(self.ranks, self._shards if self.exact else 0).apply(program) or changed
         if self.ranks > 1:
             verify(program, statistics="local")
         return changed
 
-    def _weight_means(self, program: Program) -> None:
-        if self.ragged:
-            WeightMeans(self.ranks).apply(program)
+    def _warn_of_losses(self, program: Program) -> None:
+        """Warn where the mean of the losses of ranks, or shards, is not the loss of all samples."""
+        if (self._shards if self.exact else self.ranks) == 1:
             return
-        means = [op.output("Out")[0] for op in means_of_loss(program)]
-        if means and not self.exact:
-            warn(
-                f"each rank averages {', '.join(means[::-1])} over its own samples, and counts as much as others: feed "
-                "all ranks as many samples, or say DataParallel(..., ragged=True)"
+        mixed = describe_mixed_samples(program, self.scales_loss or self.exact)
+        if mixed is not None:
+            warn(mixed)
+            return
+        means = list(means_of_loss(program))
+        if self.exact:
+            who, hint = (
+                "shard averages",
+                "divide by a constant, or leave exact out and say DataParallel(..., ragged=True)",
             )
+            means = [op for op in means if op.type == "elementwise_div"]
+        else:
+            who, hint = "rank averages", "feed all ranks as many samples, or say DataParallel(..., ragged=True)"
+        if means and (self.exact or not self.ragged):
+            names = ", ".join(op.output("Out")[0] for op in reversed(means))
+            warn(f"each {who} {names} over its own samples, and counts as much as others: {hint}")
 
-    def prepare(self, startup: Program) -> None:
-        """Let every rank start with the parameters of rank 0."""
+    def prepare(self, startup: Program, program: Program | None = None) -> None:
+        """Let every rank start with the parameters of rank 0.
+
+        Parameters
+        ----------
+        startup : Program
+            Rewritten in place.
+        program : Program, optional
+            The rewritten training program; needed if `sharded`, because each rank makes its part of the state.
+        """
+        if self.sharded:
+            if program is None:
+                raise ProgramError(
+                    f"{self.name}: with sharded=True a startup program makes parts of the optimizer's state",
+                    hint="Give the rewritten program too: prepare(startup, twin).",
+                )
+            shard_startup(startup, program)
         if self.exact:
             count_steps(startup)
         if self.ranks > 1:

@@ -101,7 +101,7 @@ def _environment(ranks: int, folder: str, timeout: float, threads: int | None) -
 
 
 def _story(folder: Path, ranks: int, died: int | None) -> str:
-    """What went wrong first, and where every rank was.
+    """Text that says what went wrong first, and where every rank was.
 
     `died` is the process of a rank that was ended by a signal.
     """
@@ -119,7 +119,7 @@ def _story(folder: Path, ranks: int, died: int | None) -> str:
 
 
 def _error(file: Path) -> tuple[int, str]:
-    """When a rank failed, and its traceback."""
+    """Time of a rank's failure, and its traceback."""
     when, _, text = file.read_text(encoding="utf-8").partition("\n")
     return int(when), text
 

@@ -1,4 +1,4 @@
-"""What the bits of a rank's products depend on."""
+"""Facts about a machine that the bits of a rank's products depend on."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ import mmap
 import os
 import time
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import accumulate
 from pathlib import Path
@@ -15,7 +15,10 @@ from typing import Any
 import numpy as np
 
 from minigraph.errors import CommunicationError, MissingExtraError
-from minigraph.support.communicator import Call, Communicator, check_same
+from minigraph.parallel.nccl import between_gpus
+from minigraph.parallel.shared_memory import Spot, shared_by
+from minigraph.support.communicator import REDUCTIONS, Call, Communicator, check_same, tree
+from minigraph.support.parts import columns
 
 
 def require_mpi() -> Any:
@@ -35,8 +38,14 @@ def require_mpi() -> Any:
     return MPI
 
 
+_NOWHERE = Spot()
+"""Where an array lies that is in no shared memory."""
 END = Call("the end of the script", "", 0, "", ())
 
+_MIN_SHARED = 1 << 20
+"""Minimum bytes of a block of memory, and of an array that is added up where it lies, that ranks share."""
+_CHUNK = 1 << 14
+"""Number of elements that a rank adds up at once, so that they stay in its cache."""
 _KEPT = 20
 """Number of exchanges that a rank remembers, for errors."""
 _BUSY, _OFTEN = 1e-3, 1.0
@@ -68,11 +77,13 @@ class MpiRank(Communicator):
         self._mpi = require_mpi()
         self._comm = self._mpi.COMM_WORLD.Dup()
         self.rank, self.size = self._comm.Get_rank(), self._comm.Get_size()
+        self.rank_on_machine: int = self._comm.Split_type(self._mpi.COMM_TYPE_SHARED).Get_rank()
         self._timeout = timeout
         self._calls: list[Call] = []
         self._count = 0
         self._hash = 0
         self._received = np.empty(0, np.uint8)
+        self._shared = shared_by(self._comm)
         self._note = _Note(folder / f"rank-{self.rank}.doing") if folder is not None else None
 
     def gather(self, array: np.ndarray[Any, Any], call: Call) -> Sequence[np.ndarray[Any, Any]]:
@@ -81,23 +92,121 @@ class MpiRank(Communicator):
         shape = (-1, *array.shape[1:]) if call.shape[:1] == (-1,) else array.shape
         return [row.view(array.dtype).reshape(shape) for row in rows]
 
-    def all_gather(self, array: np.ndarray[Any, Any], call: Call) -> np.ndarray[Any, Any]:
-        flat, ends = self._gathered(array, call)
+    def all_gather(
+        self, array: np.ndarray[Any, Any], call: Call, out: np.ndarray[Any, Any] | None = None
+    ) -> np.ndarray[Any, Any]:
+        flat, ends = self._gathered(array, call, out)
         is_alike = ends[-1] == array.nbytes * self.size
         rows = array.shape[0] * self.size if is_alike else -1
         return flat.view(array.dtype).reshape(rows, *array.shape[1:])
 
-    def _gathered(self, array: np.ndarray[Any, Any], call: Call) -> tuple[np.ndarray[Any, Any], list[int]]:
-        """The bytes of all ranks, one rank's behind another's, and where they end."""
-        sizes = self._agree(call, array.nbytes)
+    def _gathered(
+        self, array: np.ndarray[Any, Any], call: Call, out: np.ndarray[Any, Any] | None = None
+    ) -> tuple[np.ndarray[Any, Any], list[int]]:
+        """The bytes of all ranks, one rank's behind another's, in the memory of `out` if given, and where they end."""
+        sizes = self._agree(call, array.nbytes)[:, 0].tolist()
         ends = list(accumulate(sizes))
-        flat = np.empty(ends[-1], np.uint8)
+        flat = np.empty(ends[-1], np.uint8) if out is None else _bytes(out)
         if len(set(sizes)) == 1:
             self._wait(self._comm.Iallgather(_bytes(array), flat))
         else:
             starts = [0, *ends[:-1]]
             self._wait(self._comm.Iallgatherv(_bytes(array), [flat, (sizes, starts), self._mpi.BYTE]))
         return flat, ends
+
+    def allocate(self, size: int) -> np.ndarray[Any, Any]:
+        if self._shared is None or size < _MIN_SHARED:
+            return super().allocate(size)
+        return self._shared[0].allocate(size)
+
+    def all_reduce(
+        self, array: np.ndarray[Any, Any], reduction: str, call: Call, out: np.ndarray[Any, Any] | None = None
+    ) -> np.ndarray[Any, Any]:
+        if self._shared is not None and array.nbytes >= _MIN_SHARED:
+            memory, processes = self._shared
+            spot = memory.find(array) if out is array else _NOWHERE
+            spots = [Spot(*row) for row in self._agree(call, array.nbytes, spot)[:, 1:].tolist()]
+            if _NOWHERE not in spots:
+                blocks = map(memory.open, processes, spots)
+                self._reduce_shared([each[: array.nbytes].view(array.dtype) for each in blocks], REDUCTIONS[reduction])
+                return array
+        return super().all_reduce(array, reduction, call, out)
+
+    def _reduce_shared(self, given: Sequence[np.ndarray[Any, Any]], combine: Callable[..., Any]) -> None:
+        """Reduce this rank's part of the ranks' arrays, and write it to all of them."""
+        length = -(-given[0].size // self.size)
+        mine = [each[length * self.rank : length * (self.rank + 1)] for each in given]
+        for begin in range(0, mine[0].size, _CHUNK):
+            pieces = [each[begin : begin + _CHUNK] for each in mine]
+            reduced = tree(pieces, combine)
+            for piece in pieces:
+                piece[...] = reduced
+        self._wait(self._comm.Ibarrier())
+
+    def broadcast(self, array: np.ndarray[Any, Any], root: int, call: Call) -> np.ndarray[Any, Any]:
+        self._agree(call, array.nbytes)
+        found = np.array(array, order="C")
+        self._wait(self._comm.Ibcast(_bytes(found), root))
+        return found
+
+    def reduce_parts(
+        self, arrays: Sequence[np.ndarray[Any, Any]], lengths: Sequence[int], call: Call
+    ) -> np.ndarray[Any, Any]:
+        views = self._views(arrays, call)
+        total = np.empty(sum(lengths), arrays[0].dtype)
+        apart: list[tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]] = []
+        for array, given, part in zip(arrays, views, columns(total, lengths), strict=True):
+            if given is None:
+                apart.append((array, part))
+                continue
+            mine = [each[part.size * self.rank : part.size * (self.rank + 1)] for each in given]
+            for begin in range(0, mine[0].size, _CHUNK):
+                piece = tree([each[begin : begin + _CHUNK] for each in mine], np.add)
+                part[begin : begin + piece.size] = piece
+            part[mine[0].size :] = 0
+        if apart:
+            sizes = [part.size for _, part in apart]
+            found = super().reduce_parts([array for array, _ in apart], sizes, call)
+            for (_, part), each in zip(apart, columns(found, sizes), strict=True):
+                part[...] = each
+        if len(apart) < len(arrays):
+            self._wait(self._comm.Ibarrier())  # nobody writes over what others still read
+        return total
+
+    def gather_parts(
+        self, parts: Sequence[np.ndarray[Any, Any]], arrays: Sequence[np.ndarray[Any, Any]], call: Call
+    ) -> None:
+        apart = []
+        for part, array, given in zip(parts, arrays, self._views(parts, call), strict=True):
+            if given is None:
+                apart.append((part, array))
+                continue
+            for rank, each in enumerate(given):
+                piece = array[part.size * rank : part.size * (rank + 1)]
+                piece[...] = each[: piece.size]
+        if apart:
+            super().gather_parts([part for part, _ in apart], [array for _, array in apart], call)
+        if len(apart) < len(arrays):
+            self._wait(self._comm.Ibarrier())
+
+    def _views(self, arrays: Sequence[np.ndarray[Any, Any]], call: Call) -> list[list[np.ndarray[Any, Any]] | None]:
+        """For each flat array those of all ranks, where they lie in shared memory; None for others."""
+        if self._shared is None or sum(each.nbytes for each in arrays) < _MIN_SHARED:
+            return [None] * len(arrays)
+        memory, processes = self._shared
+        spots = np.array([memory.find(each) for each in arrays], np.int64)
+        found = np.empty((self.size, *spots.shape), np.int64)
+        self._agree(call, spots.nbytes)
+        self._wait(self._comm.Iallgather(spots, found))
+        return [
+            None
+            if (found[:, number] < 0).any()
+            else [
+                memory.open(process, Spot(*spot))[: array.nbytes].view(array.dtype)
+                for process, spot in zip(processes, found[:, number].tolist(), strict=True)
+            ]
+            for number, array in enumerate(arrays)
+        ]
 
     def scatter(self, parts: np.ndarray[Any, Any], call: Call) -> Sequence[np.ndarray[Any, Any]]:
         self._agree(call, parts.nbytes)
@@ -107,6 +216,9 @@ class MpiRank(Communicator):
         found = self._received[: parts.nbytes]
         self._wait(self._comm.Ialltoall(_bytes(parts), found))
         return list(found.view(parts.dtype).reshape(parts.shape))
+
+    def between_devices(self, xp: Any) -> Communicator:
+        return between_gpus(self, xp)
 
     def end(self) -> None:
         """Raise if other ranks still exchange what this one does not."""
@@ -121,19 +233,20 @@ class MpiRank(Communicator):
         """End the processes of all ranks."""
         self._mpi.COMM_WORLD.Abort(1)
 
-    def _agree(self, call: Call, size: int) -> list[int]:
-        """Compare this exchange with those of the others; return the bytes that each rank gives."""
+    def _agree(self, call: Call, size: int, spot: Spot = _NOWHERE) -> np.ndarray[Any, Any]:
+        """Compare this exchange with those of the others; return how many bytes each gives, and where, in rows."""
         self._calls = [*self._calls[1 - _KEPT :], call]
         self._count += 1
         if self._note is not None:
             self._note.write(f"exchange {self._count}: {call}")
         # The hash is over all exchanges so far: ranks that differ once never agree again.
         self._hash = zlib.crc32(repr(call).encode(), self._hash)
-        found = np.empty((self.size, 2), np.int64)
-        self._wait(self._comm.Iallgather(np.array([self._hash, size], np.int64), found))
+        mine = np.array([self._hash, size, *spot], np.int64)
+        found = np.empty((self.size, mine.size), np.int64)
+        self._wait(self._comm.Iallgather(mine, found))
         if len(set(found[:, 0].tolist())) > 1:
             check_same(self._comm.allgather(self._calls))
-        return found[:, 1].tolist()
+        return found[:, 1:]
 
     def _wait(self, request: Any) -> None:
         """Wait for an exchange in a way that signals can interrupt."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,12 +12,13 @@ from minigraph.errors import ProgramError
 from minigraph.executor import Executor
 from minigraph.ir import Program, Role
 from minigraph.runtime.scope import Scope, SelectedRows, global_scope
+from minigraph.support.html import styled, table
 from minigraph.support.public import public
 
 
 @dataclass(frozen=True)
 class NormsOverRanks:
-    """What `compare_norms` has found.
+    """Result of `compare_norms`.
 
     Attributes
     ----------
@@ -47,11 +48,26 @@ class NormsOverRanks:
         return self.clip_norm / max(norm, self.clip_norm)
 
     def __str__(self) -> str:
-        lines = [f"{'':12} {'norm':>12} {f'factor of {self.clip_norm:g}':>16}"]
-        for rank, (norm, factor) in enumerate(zip(self.local, self.local_factors, strict=True)):
-            lines.append(f"{f'rank {rank} alone':12} {norm:12.6g} {factor:16.6g}")
-        lines.append(f"{'all ranks':12} {self.joint:12.6g} {self.factor:16.6g}")
-        return "\n".join(lines)
+        rows = [("", "norm", f"factor of {self.clip_norm:g}"), *self._rows()]
+        return "\n".join(f"{name:12} {norm:>12} {factor:>16}" for name, norm, factor in rows)
+
+    def html_table(self) -> str:
+        """The table for the page of a report, see `save_html` of what `compare_gradients` returns."""
+        caption = "Norms by which ranks would clip if each clipped its own gradients, and that of the mean of all."
+        return table(caption, ["", "norm", f"factor of {self.clip_norm:g}"], self._rows(), strong=_ALL)
+
+    def _repr_html_(self) -> str:
+        return styled(self.html_table())
+
+    def _rows(self) -> Iterator[tuple[str, str, str]]:
+        names = [*(f"rank {rank} alone" for rank in range(len(self.local))), _ALL]
+        norms, factors = (*self.local, self.joint), (*self.local_factors, self.factor)
+        return (
+            (name, f"{norm:.6g}", f"{factor:.6g}") for name, norm, factor in zip(names, norms, factors, strict=True)
+        )
+
+
+_ALL = "all ranks"
 
 
 @public

@@ -54,7 +54,7 @@ def main(arguments: list[str]) -> None:
     folder = Path(os.environ[FOLDER])
     communicator = MpiRank(float(os.environ[TIMEOUT]), folder)
     rank = communicator.rank
-    _set_environment(rank, communicator.size)
+    _set_environment(rank, communicator.size, communicator.rank_on_machine)
     communicate_by(communicator)
     streams = [_Prefixed(sys.stdout, rank), _Prefixed(sys.stderr, rank)]
     sys.stdout, sys.stderr = streams
@@ -97,8 +97,9 @@ def _of_script(trace: types.TracebackType | None) -> types.TracebackType | None:
     return found or trace
 
 
-def _set_environment(rank: int, size: int) -> None:
+def _set_environment(rank: int, size: int, gpu: int) -> None:
     """Set what fluid's launcher sets; the addresses only name the ranks."""
+    os.environ.setdefault("FLAGS_selected_gpus", str(gpu))
     endpoints = [f"127.0.0.1:{6170 + number}" for number in range(size)]
     os.environ |= {
         "PADDLE_TRAINER_ID": str(rank),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import zip_longest
 
 from minigraph.errors import VerifyError
@@ -11,11 +11,12 @@ from minigraph.ir import Operator, Program, Role, Variable
 from minigraph.opdef import EMPTY, is_update
 from minigraph.passes.collective import SNAPSHOT
 from minigraph.passes.rewriting import is_random
+from minigraph.passes.shard_state import sharded_state, state_of
 from minigraph.support.public import public
 
 
 class Spread(enum.Enum):
-    """What the ranks' values of a variable have to do with each other."""
+    """Relation of the ranks' values of a variable to each other."""
 
     REPLICATED = "the same on every rank"
     LOCAL = "of the samples of one rank"
@@ -23,6 +24,7 @@ class Spread(enum.Enum):
     SHARD = "one rank's part of the elements"
     SQUARES = "a sum over one rank's part of the elements"
     MAXIMUM = "a maximum over one rank's part of the elements"
+    NORMS = "norms of one rank's part of the elements"
 
 
 R, LOCAL, PARTIAL, SHARD = Spread.REPLICATED, Spread.LOCAL, Spread.PARTIAL, Spread.SHARD
@@ -76,7 +78,10 @@ def verify(program: Program, *others: Program, statistics: str = "global") -> No
     Traceback (most recent call last):
     VerifyError: sgd updates fc_0.w_0 by one rank's part of its gradient
     """
-    _Check(program, statistics == "local").run()
+    check = _Check(program, statistics == "local")
+    check.run()
+    if check.kept:  # the next step reads what this one has kept
+        _Check(program, keeps_local=True, kept=check.kept).run()
     for rank, other in enumerate(others, 1):
         _check_order(program, other, rank)
 
@@ -95,18 +100,28 @@ def _check_order(program: Program, other: Program, rank: int) -> None:
 
 
 def _exchanges(program: Program) -> list[Operator]:
-    kinds = ("c_allreduce", "c_broadcast", "c_allgather", "c_reducescatter", "merged_c_")
+    kinds = ("c_allreduce", "c_broadcast", "c_allgather", "c_reduce", "c_gather", "merged_c_")
     return [op for op in program.global_block().ops if op.type.startswith(kinds)]
 
 
 class _Check:
     """One walk over a program."""
 
-    def __init__(self, program: Program, keeps_local: bool) -> None:
+    def __init__(self, program: Program, keeps_local: bool, kept: Iterable[str] = ()) -> None:
         self.block = program.global_block()
         self.keeps_local = keeps_local
         self.is_local_sgd = any(name.endswith(SNAPSHOT) for name in self.block.vars)
         self.spread: dict[str, Spread] = {name: LOCAL for name, var in self.block.vars.items() if var.is_data}
+        self.spread |= dict.fromkeys(sharded_state(program), SHARD)
+        self.spread |= dict.fromkeys(kept, LOCAL)
+        self.kept: set[str] = set()
+        """Persistable variables that are of the samples of one rank."""
+        self.divided: set[str] = set()
+        """What flows back from a loss, whose gradient is divided by the number of ranks."""
+        self.wholes: dict[str, str] = {}
+        """Parameters, by the names of their parts."""
+        self.updated: dict[str, Operator] = {}
+        """Parameters of which parts were updated that are not gathered yet, and by what."""
         self.reduced: dict[str, Operator] = {}
         """Names whose latest value was summed over the ranks, and by what."""
         self.later = {op.inputs["X"][0] for op in _exchanges(program)}
@@ -114,11 +129,22 @@ class _Check:
     def run(self) -> None:
         for op in self.block.ops:
             self._visit(op)
+        for name, op in self.updated.items():
+            raise self._wrong(
+                op, f"updates each rank's part of {name}, which is never gathered", "ranks go on with the old one",
+                "Put c_gather_parts behind the updates.",
+            )  # fmt: skip
 
     def of(self, name: str) -> Spread:
         return self.spread.get(name, R)
 
     def _visit(self, op: Operator) -> None:
+        for name in op.input_arg_names if self.updated else ():
+            if name in self.updated and op.type != "c_gather_parts":
+                raise self._wrong(
+                    op, f"reads {name}, parts of which were updated and are not gathered yet",
+                    "it gets the old one", "Put it behind the c_gather_parts.", [f"before: {self.updated[name]}"],
+                )  # fmt: skip
         if op.type.startswith("c_") or op.type == "merged_c_allreduce_sum":
             found = self._exchanged(op)
         elif is_update(op.definition):
@@ -135,14 +161,19 @@ class _Check:
                 self._check_kept(op, self.block.find_var(name))
             if not op.type.startswith(("c_", "merged_c_")):
                 self.reduced.pop(name, None)
+        if op.type == "clip_parts":
+            self.spread[op.output("Norm")[0]] = R  # of whole arrays
 
     def _computed(self, op: Operator) -> Spread:
         """The spread of what an operator computes; raise where that is the number of one rank taken for all."""
         given = {slot: [self.of(name) for name in names if name != EMPTY] for slot, names in op.inputs.items()}
         kinds = {kind for each in given.values() for kind in each}
+        is_divided = not self.divided.isdisjoint(op.input_arg_names)
+        if op.role & Role.BACKWARD and (is_divided or op.role & Role.LOSS):
+            self.divided.update(op.output_arg_names)
         if op.role & Role.BACKWARD and op.role & Role.LOSS:
             return LOCAL  # flows through the samples of one rank
-        if op.role & Role.BACKWARD and op.type in _CLIPS and LOCAL in kinds:
+        if is_divided and op.role & Role.BACKWARD and op.type in _CLIPS and LOCAL in kinds:
             raise self._wrong(
                 op, "clips a gradient inside the backward pass, which is divided by the number of ranks there",
                 "the threshold depends on how many ranks there are",
@@ -150,7 +181,7 @@ class _Check:
             )  # fmt: skip
         if PARTIAL in kinds:
             return self._of_partial(op, given, kinds)
-        if kinds & {SHARD, Spread.SQUARES, Spread.MAXIMUM}:
+        if kinds & _OF_PARTS:
             return self._of_shard(op, kinds)
         if LOCAL in kinds or (is_random(op.type) and not op.inputs):
             return LOCAL
@@ -184,6 +215,8 @@ class _Check:
             return Spread.SQUARES
         if op.type == "reduce_max" and kinds == {SHARD}:
             return Spread.MAXIMUM
+        if op.type == "part_norms" and kinds == {SHARD}:
+            return Spread.NORMS
         if kinds <= {SHARD, R}:
             if op.type in _CLIPS - {"clip", "square", "sqrt"}:
                 raise self._wrong(
@@ -196,18 +229,33 @@ class _Check:
             return kind
         raise self._wrong(
             op, f"needs a value of all ranks, but gets {kind.value}", "each rank then has another norm",
-            "Put c_allreduce_sum (for a maximum c_allreduce_max) in front of it.",
+            "Put c_allreduce_sum (for a maximum c_allreduce_max, for norms c_allgather) in front of it.",
         )  # fmt: skip
 
     def _exchanged(self, op: Operator) -> Spread:
         if op.type.startswith("c_sync"):
             return self.of(op.input("X")[0])
-        if op.type.startswith("c_broadcast") or op.type == "c_allgather":
+        if op.type == "c_part":
+            return self._divided(op)
+        if op.type == "c_gather_parts":
+            for name in op.output("Out"):
+                self.updated.pop(name, None)
+        if op.type in ("c_broadcast", "c_allgather", "c_gather_parts"):
             return R
         for name in op.inputs.get("X", ()):
             self._check_reduced(op, name, self.of(name))
             self.reduced[name] = op
-        return SHARD if op.type == "c_reducescatter" else R
+        return SHARD if op.type.startswith("c_reduce") else R
+
+    def _divided(self, op: Operator) -> Spread:
+        for name, part in zip(op.input("X"), op.output("Out"), strict=True):
+            if self.of(name) is not R:
+                raise self._wrong(
+                    op, f"takes a part of {name}, {self.of(name).value}", "the parts of ranks do not belong together",
+                    "Sum it over the ranks first, or use c_reduce_parts.",
+                )  # fmt: skip
+            self.wholes[part] = name
+        return SHARD
 
     def _check_reduced(self, op: Operator, name: str, kind: Spread) -> None:
         before = self.reduced.get(name)
@@ -229,6 +277,10 @@ class _Check:
                 "a maximum norm is no sum",
                 "Use c_allreduce_max.",
             )
+        if kind is Spread.NORMS:
+            raise self._wrong(
+                op, f"adds up {name}, norms of each rank's part", "squares add up, norms do not", "Use c_allgather."
+            )
         if kind in (PARTIAL, Spread.SQUARES) and op.type == "c_allreduce_max":
             raise self._wrong(
                 op, f"takes the maximum of {name}, one rank's part of a sum", "the parts add up", "Use c_allreduce_sum."
@@ -236,6 +288,15 @@ class _Check:
 
     def _check_update(self, op: Operator) -> None:
         param = op.input("Param")[0]
+        if param in self.wholes:
+            self.updated[self.wholes[param]] = op
+        for name in state_of(op) if self.of(param) is R else ():
+            if self.of(name) is SHARD or self.block.vars[name].shape != self.block.vars[param].shape:
+                raise self._wrong(
+                    op, f"updates all of {param} by {name}, one rank's part of the state",
+                    "parameters of ranks then drift apart", "Let it update c_part of the parameter.",
+                )  # fmt: skip
+        self._check_rate(op, param)
         for name in op.inputs["Grad"]:
             kind = self.of(name)
             if kind is R or self.is_local_sgd or (kind is SHARD and self.of(param) is SHARD):
@@ -250,8 +311,20 @@ class _Check:
                 f"Sum {name} over the ranks: apply DataParallel to the program, or insert c_allreduce_sum.",
             )  # fmt: skip
 
+    def _check_rate(self, op: Operator, param: str) -> None:
+        """Raise if the learning rate, or what else an update reads, is that of one rank."""
+        for name in op.input_arg_names if not self.is_local_sgd else ():
+            if name not in op.inputs["Grad"] and self.of(name) is LOCAL:
+                raise self._wrong(
+                    op, f"updates {param} by {name}, which is of the samples of one rank",
+                    "parameters of ranks then drift apart", f"Average {name}: c_allreduce_sum, then scale by 1 / N.",
+                )  # fmt: skip
+
     def _check_kept(self, op: Operator, var: Variable | None) -> None:
-        if var is None or not var.persistable or self.keeps_local or self.is_local_sgd:
+        if var is None or not var.persistable or self.is_local_sgd:
+            return
+        if self.keeps_local:
+            self.kept.add(var.name)
             return
         raise self._wrong(
             op, f"keeps {var.name}, which is of the samples of one rank", "statistics of ranks then differ",
@@ -262,6 +335,7 @@ class _Check:
         return VerifyError(f"{op.type} {what}: {why}", op=op, law=_LAW, details=[str(op), *details], hint=hint)
 
 
+_OF_PARTS = frozenset({SHARD, Spread.SQUARES, Spread.MAXIMUM, Spread.NORMS})
 _LAW = "what ranks take for the same is the same on every rank"
 
 

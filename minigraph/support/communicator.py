@@ -1,20 +1,23 @@
 """Exchange of arrays between the ranks that run one program, and the communicator of the running rank.
 
 Sums of floating-point numbers depend on their order. Every sum over ranks is that of a binary tree over them, so that
-its bits depend on nothing else: not on how arrays travel, and not on which rank adds.
+its bits depend on nothing else: not on how arrays travel, and not on which rank adds. NCCL alone may add in an order of
+its own, unless a program is exact.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from minigraph.errors import CommunicationError, ExecutionError
+from minigraph.support.context import holding
+from minigraph.support.parts import windows
 
 REDUCTIONS: dict[str, Callable[..., Any]] = {
     "sum": np.add, "max": np.maximum, "min": np.minimum, "prod": np.multiply,
@@ -23,6 +26,9 @@ REDUCTIONS: dict[str, Callable[..., Any]] = {
 
 _MIN_SPLIT = 4096
 """Minimum elements of an array that ranks reduce a part each of; of a smaller one each rank gets every array."""
+
+_PIECE = 1 << 22
+"""Maximum bytes of a piece of the parts that ranks exchange: it stays in the cache until it is added up."""
 
 
 class Call(NamedTuple):
@@ -57,6 +63,21 @@ class Communicator(ABC):
 
     rank: int
     size: int
+    _xp: Any = np
+    """Module of the arrays that are exchanged."""
+    _on_device: Communicator | None = None
+
+    def on(self, xp: Any) -> Communicator:
+        """The communicator of the same ranks for arrays of the module `xp`."""
+        if xp is np:
+            return self
+        if self._on_device is None:
+            self._on_device = self.between_devices(xp)
+        return self._on_device
+
+    def between_devices(self, xp: Any) -> Communicator:
+        """A new communicator for arrays that are not in memory of the processor."""
+        return ThroughHost(self, xp)
 
     @abstractmethod
     def gather(self, array: np.ndarray[Any, Any], call: Call) -> Sequence[np.ndarray[Any, Any]]:
@@ -70,29 +91,43 @@ class Communicator(ABC):
 
     @abstractmethod
     def scatter(self, parts: np.ndarray[Any, Any], call: Call) -> Sequence[np.ndarray[Any, Any]]:
-        """What the ranks give for this rank: each gives one of `parts` for each rank.
+        """Give one of `parts` to each rank; returns those that the ranks give to this one.
 
         The arrays are gone at the next exchange. Errors as in `gather`.
         """
 
-    def all_gather(self, array: np.ndarray[Any, Any], call: Call) -> np.ndarray[Any, Any]:
-        """The arrays of all ranks along the first dimension."""
-        return np.concatenate(self.gather(array, call))
+    def allocate(self, size: int) -> np.ndarray[Any, Any]:
+        """Memory of `size` bytes, from which exchanges may be faster than from other memory."""
+        return np.empty(size, np.uint8)
+
+    def all_gather(
+        self, array: np.ndarray[Any, Any], call: Call, out: np.ndarray[Any, Any] | None = None
+    ) -> np.ndarray[Any, Any]:
+        """The arrays of all ranks along the first dimension; in `out` if it is given, for which all are alike."""
+        return np.concatenate(self.gather(array, call), out=out)
 
     def broadcast(self, array: np.ndarray[Any, Any], root: int, call: Call) -> np.ndarray[Any, Any]:
         """The array of rank `root`."""
         return self.gather(array, call)[root].copy()
 
-    def all_reduce(self, array: np.ndarray[Any, Any], reduction: str, call: Call) -> np.ndarray[Any, Any]:
-        """The sum (`reduction`: 'sum', 'max', 'min' or 'prod') over all ranks, on every rank the same bits."""
-        combine = REDUCTIONS[reduction]
+    def all_reduce(
+        self, array: np.ndarray[Any, Any], reduction: str, call: Call, out: np.ndarray[Any, Any] | None = None
+    ) -> np.ndarray[Any, Any]:
+        """The sum (`reduction`: 'sum', 'max', 'min' or 'prod') over all ranks, on every rank the same bits.
+
+        It is written to `out`, which may be the array itself, or to a new array.
+        """
+        return copied(self._reduced(array, REDUCTIONS[reduction], call), out)
+
+    def _reduced(self, array: np.ndarray[Any, Any], combine: Callable[..., Any], call: Call) -> np.ndarray[Any, Any]:
         flat = array.reshape(-1)
         if flat.size < max(_MIN_SPLIT, self.size):
             reduced: np.ndarray[Any, Any] = tree(self.gather(flat, call), combine)
             return reduced.reshape(array.shape)
         # Each rank reduces one part, then all get all parts: every element travels twice, whatever the ranks.
         length = -(-flat.size // self.size)
-        padded = flat if flat.size == length * self.size else np.resize(flat, length * self.size)
+        missing = length * self.size - flat.size
+        padded = np.concatenate([flat, flat[:missing]]) if missing else flat
         mine = tree(self.scatter(padded.reshape(self.size, length), call), combine)
         return self.all_gather(mine, call)[: flat.size].reshape(array.shape)
 
@@ -102,13 +137,57 @@ class Communicator(ABC):
         reduced: np.ndarray[Any, Any] = tree(self.scatter(parts, call), np.add)
         return reduced
 
+    def reduce_parts(
+        self, arrays: Sequence[np.ndarray[Any, Any]], lengths: Sequence[int], call: Call
+    ) -> np.ndarray[Any, Any]:
+        """The sums over all ranks of this rank's parts of flat arrays, one behind the other, with zeros for padding.
+
+        Parts have these lengths; they travel in pieces, so that little memory is needed besides.
+        """
+        total = self._xp.empty(sum(lengths), arrays[0].dtype)
+        for begin, rows in self._pieces(total.size, total.dtype):
+            for part, place in windows(arrays, lengths, begin, rows):
+                place[: part.size] = part
+                place[part.size :] = 0
+            total[begin : begin + rows.shape[1]] = tree(self.scatter(rows, call._replace(shape=rows.shape)), np.add)
+        return total
+
+    def gather_parts(
+        self, parts: Sequence[np.ndarray[Any, Any]], arrays: Sequence[np.ndarray[Any, Any]], call: Call
+    ) -> None:
+        """Write the parts of all ranks to flat arrays; the inverse of `reduce_parts`."""
+        lengths = [part.size for part in parts]
+        for begin, rows in self._pieces(sum(lengths), parts[0].dtype):
+            mine = self._xp.empty_like(rows[:1])
+            for part, place in windows(parts, lengths, begin, mine):
+                place[...] = part
+            self.all_gather(mine, call._replace(shape=mine.shape), rows)
+            for part, place in windows(arrays, lengths, begin, rows):
+                part[...] = place[: part.size]
+
+    def _pieces(self, size: int, dtype: np.dtype[Any]) -> Iterator[tuple[int, np.ndarray[Any, Any]]]:
+        """Begins of pieces of parts of `size` elements, and memory for each: a row for each rank."""
+        width = max(1, _PIECE // (self.size * dtype.itemsize))
+        memory = self._xp.empty(self.size * min(width, size), dtype)
+        for begin in range(0, size, width):
+            columns = min(width, size - begin)
+            yield begin, memory[: self.size * columns].reshape(self.size, columns)
+
     def barrier(self) -> None:
         """Wait until every rank is here."""
         self.gather(np.zeros(1, np.int8), Call("barrier", "", 0, "int8", (1,)))
 
 
+def copied(array: Any, out: Any) -> Any:
+    """The array, in `out` if that is not None."""
+    if out is None:
+        return array
+    out[...] = array
+    return out
+
+
 def tree(values: Sequence[Any], combine: Callable[[Any, Any], Any]) -> Any:
-    """What is left when neighbours are combined until one value is left.
+    """Combine neighbours until one value is left.
 
     The tree over 8 values contains those over the first and the last 4, so that ranks which hold several neighbouring
     values may combine their own first.
@@ -124,10 +203,42 @@ def tree(values: Sequence[Any], combine: Callable[[Any, Any], Any]) -> Any:
     return values[0]
 
 
+class ThroughHost(Communicator):
+    """Exchange of arrays of a GPU by another communicator, in memory of the processor."""
+
+    def __init__(self, host: Communicator, xp: Any) -> None:
+        self.rank, self.size = host.rank, host.size
+        self._host, self._xp = host, xp
+
+    def gather(self, array: Any, call: Call) -> Sequence[Any]:
+        return list(map(self._xp.asarray, self._host.gather(self._xp.asnumpy(array), call)))
+
+    def scatter(self, parts: Any, call: Call) -> Sequence[Any]:
+        return list(map(self._xp.asarray, self._host.scatter(self._xp.asnumpy(parts), call)))
+
+    def all_gather(self, array: Any, call: Call, out: Any = None) -> Any:
+        return copied(self._xp.asarray(self._host.all_gather(self._xp.asnumpy(array), call)), out)
+
+    def broadcast(self, array: Any, root: int, call: Call) -> Any:
+        return self._xp.asarray(self._host.broadcast(self._xp.asnumpy(array), root, call))
+
+    def reduce_scatter(self, array: Any, call: Call) -> Any:
+        return self._xp.asarray(self._host.reduce_scatter(self._xp.asnumpy(array), call))
+
+    def _reduced(self, array: Any, combine: Callable[..., Any], call: Call) -> Any:
+        return self._xp.asarray(self._host._reduced(self._xp.asnumpy(array), combine, call))
+
+    def barrier(self) -> None:
+        self._host.barrier()
+
+
 class Alone(Communicator):
     """The communicator of a process that has no other ranks."""
 
     rank, size = 0, 1
+
+    def on(self, xp: Any) -> Communicator:
+        return self
 
     def gather(self, array: np.ndarray[Any, Any], call: Call) -> Sequence[np.ndarray[Any, Any]]:
         return [array]
@@ -135,8 +246,10 @@ class Alone(Communicator):
     def scatter(self, parts: np.ndarray[Any, Any], call: Call) -> Sequence[np.ndarray[Any, Any]]:
         return list(parts)
 
-    def all_reduce(self, array: np.ndarray[Any, Any], reduction: str, call: Call) -> np.ndarray[Any, Any]:
-        return array.copy()
+    def all_reduce(
+        self, array: np.ndarray[Any, Any], reduction: str, call: Call, out: np.ndarray[Any, Any] | None = None
+    ) -> np.ndarray[Any, Any]:
+        return array.copy() if out is None else out
 
     def reduce_scatter(self, array: np.ndarray[Any, Any], call: Call) -> np.ndarray[Any, Any]:
         return array.copy()
@@ -157,14 +270,22 @@ def communicate_by(communicator: Communicator) -> None:
     _process = communicator
 
 
-@contextmanager
-def communicating(communicator: Communicator) -> Iterator[None]:
+def communicating(communicator: Communicator) -> AbstractContextManager[None]:
     """Let operators that run inside exchange arrays by `communicator`."""
-    token = _CURRENT.set(communicator)
-    try:
-        yield
-    finally:
-        _CURRENT.reset(token)
+    return holding(_CURRENT, communicator)
+
+
+_IN_ORDER: ContextVar[bool] = ContextVar("sums in order", default=False)
+
+
+def sums_in_order() -> bool:
+    """Whether sums over ranks must have the order of a binary tree, even if another order would be faster."""
+    return _IN_ORDER.get()
+
+
+def in_order() -> AbstractContextManager[None]:
+    """Let sums over ranks have the order of a binary tree."""
+    return holding(_IN_ORDER, True)
 
 
 _SHOWN = 5

@@ -73,10 +73,8 @@ class GradAllReduce:
             If the ranks do not fit, or the program has no backward pass.
         """
         addresses = endpoints.split(",") if isinstance(endpoints, str) else list(endpoints)
-        _check_ranks(rank, addresses, current_endpoint)
         startup = startup_program or default_startup_program()
-        for ring in range(self.nrings):
-            _init_communicator(startup, current_endpoint, addresses, rank, ring)
+        init_communicators(startup, current_endpoint, addresses, rank, self.nrings)
         passes.broadcast_parameters(startup, self.nrings)
         self._change(startup, main_program or default_main_program(), len(addresses))
 
@@ -104,6 +102,13 @@ class LocalSGD(GradAllReduce):
     def _change(self, startup: Program, main: Program, ranks: int) -> None:
         passes.keep_snapshots(startup)
         passes.LocalSGD(ranks, self.nrings).apply(main)
+
+
+def init_communicators(startup: Program, current: str, endpoints: Sequence[str], rank: int, rings: int) -> None:
+    """Append operators that connect the ranks at `endpoints`, and check that they run."""
+    _check_ranks(rank, endpoints, current)
+    for ring in range(rings):
+        _init_communicator(startup, current, endpoints, rank, ring)
 
 
 def _check_ranks(rank: int, endpoints: Sequence[str], current: str) -> None:

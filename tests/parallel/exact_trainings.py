@@ -56,7 +56,7 @@ def feeds_of(block, step):
     return {name: array for name, array in made.items() if block.has_var(name)}
 
 
-def train(name, rank, ranks, steps):
+def train(name, rank, ranks, steps, sharded=False):
     """Digests of parameters, norm and factor after the steps of one rank."""
     main, startup = fluid.Program(), fluid.Program()
     main.random_seed = startup.random_seed = 11
@@ -64,9 +64,9 @@ def train(name, rank, ranks, steps):
         loss = NETWORKS[name]()
         clip = fluid.clip.GradientClipByGlobalNorm(0.5)
         fluid.optimizer.Adam(0.01, grad_clip=clip).minimize(loss)
-    rewrite = DataParallel(ranks, shards=SHARDS, exact=True)
-    rewrite.prepare(startup)
+    rewrite = DataParallel(ranks, shards=SHARDS, exact=True, sharded=sharded)
     twin = rewrite(main)
+    rewrite.prepare(startup, twin)
     (norm,) = [op.output("Out")[0] for op in main.global_block().ops if op.type == "sqrt"]
     executor, scope = fluid.Executor(), fluid.Scope()
     executor.run(startup, scope=scope)
@@ -80,4 +80,4 @@ def train(name, rank, ranks, steps):
 
 if __name__ == "__main__":
     for name in NETWORKS:
-        print(name, *train(name, parallel.rank(), parallel.size(), int(sys.argv[1])))
+        print(name, *train(name, parallel.rank(), parallel.size(), int(sys.argv[1]), "sharded" in sys.argv))

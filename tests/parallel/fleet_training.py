@@ -21,7 +21,11 @@ def main():
         strategy.use_local_sgd = True
     if sys.argv[1] == "collective":
         strategy.mode = "collective"
-    optimizer = fleet.distributed_optimizer(fluid.optimizer.SGD(0.1), strategy)
+    rate = 0.1
+    if sys.argv[1] == "sum of losses":
+        strategy.gradient_scale_strategy = fluid.BuildStrategy.GradientScaleStrategy.One
+        rate /= fleet.worker_num()
+    optimizer = fleet.distributed_optimizer(fluid.optimizer.SGD(rate), strategy)
     optimizer.minimize(loss, fluid.default_startup_program())
     executor = fluid.Executor(fluid.CPUPlace())
     executor.run(fleet.startup_program)

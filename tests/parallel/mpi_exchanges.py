@@ -1,6 +1,7 @@
 """Script for several ranks: exchanges by MPI give the bits of simulated ranks."""
 
 import hashlib
+from functools import partial
 
 import numpy as np
 
@@ -10,6 +11,8 @@ from minigraph.parallel import DataParallel
 from minigraph.support.communicator import REDUCTIONS, Call, current, tree
 
 SHAPES = [(3, 2), (1,), (0, 4), (), (100, 101), (4096,)]
+SIZE = (1 << 20) + 3
+"""Elements that no number of ranks divides, and a megabyte at least."""
 
 
 def drawn(rank, shape, dtype):
@@ -41,6 +44,44 @@ def check_arrays(rank, ranks):
     current().barrier()
 
 
+def check_in_place(rank, ranks):
+    """Sums over arrays of memory that the ranks may share, and where only some of them have such memory."""
+    for dtype in ("float16", "float32", "int64"):
+        for allocating in ("all ranks", "rank 0", "no rank"):
+            call = Call("test", allocating, 0, dtype, (SIZE,))
+            expected = tree([drawn(each, (SIZE,), dtype) for each in range(ranks)], np.add)
+            is_shared = allocating == "all ranks" or (allocating == "rank 0" and rank == 0)
+            make = current().allocate if is_shared else partial(np.empty, dtype=np.uint8)
+            array = make(64 + SIZE * np.dtype(dtype).itemsize)[64:].view(dtype)
+            array[:] = drawn(rank, (SIZE,), dtype)
+            assert current().all_reduce(array, "sum", call, out=array) is array
+            assert array.tobytes() == expected.tobytes()
+
+
+def check_parts(rank, ranks):
+    """Parts of large arrays in shared memory, of large ones elsewhere, and of short ones, with padding."""
+
+    def held(array, is_shared):
+        memory = current().allocate(array.nbytes).view(array.dtype) if is_shared else np.empty_like(array)
+        memory[...] = array
+        return memory
+
+    shapes, shared = [(400_001,), (300_000,), (7,), (0,)], [True, False, False, False]
+    given = [[drawn(each, shape, "float32") for shape in shapes] for each in range(ranks)]
+    sums = [tree(each, np.add) for each in zip(*given, strict=True)]
+    lengths = [-(-each.size // ranks) for each in sums]
+    mine = [held(*pair) for pair in zip(given[rank], shared, strict=True)]
+    padded = [np.append(each, np.zeros(ranks * n - each.size)) for each, n in zip(sums, lengths, strict=True)]
+    expected = [each.reshape(ranks, -1)[rank] for each in padded]
+    call = Call("test", "parts", 0, "float32", ())
+    assert np.array_equal(current().reduce_parts(mine, lengths, call), np.concatenate(expected))
+    parts = [held(part.astype("float32"), is_shared) for part, is_shared in zip(expected, shared, strict=True)]
+    found = [np.empty_like(each) for each in sums]
+    current().gather_parts(parts, found, call)
+    assert all(map(np.array_equal, found, sums))
+    assert all(np.array_equal(current().broadcast(each, 1, call), given[1][0]) for each in given[rank][:1])
+
+
 def train(rank, ranks):
     """A digest of the parameters after some steps with a sparse table and a global norm."""
     main, startup = fluid.Program(), fluid.Program()
@@ -50,6 +91,9 @@ def train(rank, ranks):
         hidden = fluid.layers.reduce_mean(fluid.embedding(words, [50, 16], is_sparse=True), 1)
         hidden = fluid.layers.fc(hidden, 300, act="tanh")
         loss = fluid.layers.mean(fluid.layers.square_error_cost(fluid.layers.fc(hidden, 1), y))
+        # More than a megabyte without products, whose bits would depend on the number of BLAS threads.
+        wide = fluid.layers.create_parameter([300_000], "float32", default_initializer=fluid.initializer.Normal())
+        loss = loss + fluid.layers.mean(fluid.layers.square(wide)) * fluid.layers.mean(y)
         fluid.optimizer.Adam(0.01, grad_clip=fluid.clip.GradientClipByGlobalNorm(0.1)).minimize(loss)
     DataParallel(ranks).apply(main)
     DataParallel(ranks).prepare(startup)
@@ -66,4 +110,6 @@ def train(rank, ranks):
 
 if __name__ == "__main__":
     check_arrays(parallel.rank(), parallel.size())
+    check_parts(parallel.rank(), parallel.size())
+    check_in_place(parallel.rank(), parallel.size())
     print(train(parallel.rank(), parallel.size()))

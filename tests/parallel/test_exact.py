@@ -1,5 +1,7 @@
 """Trainings with `exact=True` have the same bits on any number of ranks."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 from exact_trainings import NETWORKS, train
@@ -18,19 +20,21 @@ from minigraph.passes import ShardBatch
 @pytest.mark.parametrize("name", NETWORKS)
 def test_every_number_of_ranks_gives_the_same_bits(name):
     expected = train(name, 0, 1, 100)
-    for ranks in (2, 4, 8):
-        found = parallel.simulate(lambda rank, ranks=ranks: train(name, rank, ranks, 100), ranks)
-        assert found == [expected] * ranks
+    for sharded, numbers in [(False, (2, 4, 8)), (True, (1, 2, 4, 8))]:
+        for ranks in numbers:
+            found = parallel.simulate(partial(train, name, ranks=ranks, steps=100, sharded=sharded), ranks)
+            assert found == [expected] * ranks, (ranks, sharded)
 
 
 @needs_mpi
 @pytest.mark.slow
+@pytest.mark.parametrize("arguments", [(), ("sharded",)])
 @pytest.mark.parametrize("ranks", [2, 4])
-def test_ranks_that_mpi_connects_give_the_same_bits(ranks, monkeypatch):
+def test_ranks_that_mpi_connects_give_the_same_bits(ranks, arguments, monkeypatch):
     # Products of one size and one number of threads.
     monkeypatch.setenv("OPENBLAS_NUM_THREADS", "1")
     alone = launched(1, HERE / "exact_trainings.py", "10")
-    found = launched(ranks, HERE / "exact_trainings.py", "10")
+    found = launched(ranks, HERE / "exact_trainings.py", "10", *arguments)
     assert (alone[0], found[0]) == (0, 0), (alone[2], found[2])
     digests = [line.partition("] ")[2] for line in alone[1].splitlines()]
     assert sorted(found[1].splitlines()) == sorted(f"[{rank}] {digest}" for rank in range(ranks) for digest in digests)

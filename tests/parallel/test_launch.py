@@ -46,7 +46,8 @@ for step in range(3):
         if what == "wait":
             time.sleep(60)
     print("step", step, executor.run(main, {"x": np.full(2, rank, "float32")}, [out])[0])
-print(os.environ["PADDLE_TRAINER_ID"], os.environ["PADDLE_TRAINERS_NUM"], os.environ["PADDLE_CURRENT_ENDPOINT"])
+print(*(os.environ[f"PADDLE_{name}"] for name in ("TRAINER_ID", "TRAINERS_NUM", "CURRENT_ENDPOINT")))
+print("GPU", os.environ["FLAGS_selected_gpus"])
 """
 
 
@@ -84,7 +85,7 @@ def test_lines_begin_with_their_rank(script):
     for rank in range(2):
         lines = [line for line in output.splitlines() if line.startswith(f"[{rank}] ")]
         steps = [f"[{rank}] step {step} [1. 1.]" for step in range(3)]
-        assert lines == [*steps, f"[{rank}] {rank} 2 127.0.0.1:{6170 + rank}"]
+        assert lines == [*steps, f"[{rank}] {rank} 2 127.0.0.1:{6170 + rank}", f"[{rank}] GPU {rank}"]
 
 
 @needs_mpi
@@ -133,7 +134,7 @@ def test_threads_are_chosen_and_ranks_that_differ_are_named(tmp_path, monkeypatc
 
 @needs_mpi
 @pytest.mark.slow
-@pytest.mark.parametrize("mode", ["nccl2", "collective", "local"])
+@pytest.mark.parametrize("mode", ["nccl2", "collective", "local", "sum of losses"])
 def test_ranks_of_fleet_train_as_one(mode):
     found = {}
     for ranks in (1, 2):
@@ -145,6 +146,18 @@ def test_ranks_of_fleet_train_as_one(mode):
     for _, weights in found[2]:
         assert weights == found[2][0][1]
         assert weights == pytest.approx(found[1][0][1], rel=1e-5)
+
+
+@needs_mpi
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["compiled", "older executor", "operators"])
+def test_ranks_without_fleet_train_as_one(kind):
+    found = {}
+    for ranks in (1, 2):
+        status, output, errors, _ = launched(ranks, HERE / "older_training.py", kind)
+        assert status == 0, errors
+        found[ranks] = [ast.literal_eval(line.partition("] ")[2]) for line in sorted(output.splitlines())]
+    assert found[2][0] == found[2][1] == pytest.approx(found[1][0], rel=1e-5)
 
 
 @pytest.mark.slow

@@ -47,6 +47,7 @@ def test_norms_and_factors(is_made_for_ranks):
         assert report.factor == 0.5 / max(report.joint, 0.5)
         assert report.local_factors == tuple(0.5 / max(norm, 0.5) for norm in report.local)
         assert str(report).splitlines()[1].split()[:3] == ["rank", "0", "alone"]
+        assert f"<td>{report.joint:.6g}</td>" in report._repr_html_()
 
 
 def test_programs_without_gradients_are_refused():

@@ -9,7 +9,7 @@ from minigraph import layers, parallel
 from minigraph.errors import VerifyError
 from minigraph.ir import Role
 from minigraph.parallel import DataParallel
-from minigraph.passes import GradAllReduce
+from minigraph.passes import GradAllReduce, ShardOptimizerState
 
 RIGHT = {}
 WRONG = {}
@@ -197,10 +197,80 @@ def statistics_taken_for_global():
     return exchanged(training(hidden=layers.batch_norm))
 
 
+@case(WRONG, "by rate, which is of the samples of one rank", "drift apart", "Average rate: c_allreduce_sum")
+def a_rate_by_the_loss_of_one_rank():
+    main = exchanged(training())
+    loss = main.global_block().ops.of_type("mean")[0].output("Out")[0]
+    insert(main, "scale", {"X": loss}, {"Out": "rate"}, "sgd", Role.FORWARD, scale=0.1)
+    main.global_block().ops.of_type("sgd")[0].set_input("LearningRate", ["rate"])
+    return main
+
+
 @case(WRONG, "adds w, the same on every rank, to one rank's part", "Add it after")
 def decay_before_the_sum():
     main = exchanged(training())
     insert(main, "elementwise_add", {"X": "w@GRAD", "Y": "w"}, {"Out": "w@GRAD"}, exchange_of(main, "w@GRAD"))
+    return main
+
+
+def divided(**options):
+    """A program whose ranks each update a part of the parameters."""
+    options = {"optimizer": fluid.optimizer.Momentum, "momentum": 0.9, **options}
+    return ShardOptimizerState(2)(exchanged(training(fluid.clip.GradientClipByGlobalNorm(1.0), **options)))
+
+
+case(RIGHT)(divided)
+
+
+def only(main, type):
+    (op,) = main.global_block().ops.of_type(type)
+    return op
+
+
+@case(WRONG, "clip_parts needs a value of all ranks, but gets norms of one rank's part", "for norms c_allgather")
+def norms_of_one_ranks_parts():
+    main = divided()
+    op = only(main, "c_allgather")
+    only(main, "clip_parts").set_input("Norms", op.input("X"))
+    main.global_block().remove(op)
+    return main
+
+
+@case(WRONG, "c_allreduce_sum adds up", "squares add up, norms do not", "Use c_allgather")
+def norms_added_up():
+    main = divided()
+    op = only(main, "c_allgather")
+    insert(main, "c_allreduce_sum", {"X": op.input("X")[0]}, {"Out": op.input("X")[0]}, op, Role.OPTIMIZE)
+    return main
+
+
+@case(WRONG, "sgd updates each rank's part of v, which is never gathered", "Put c_gather_parts behind the updates")
+def a_parameter_not_gathered():
+    main = divided(optimizer=lambda rate, momentum, grad_clip: fluid.optimizer.SGD(rate, grad_clip=grad_clip))
+    main.global_block().remove(only(main, "c_gather_parts"))
+    return main
+
+
+@case(WRONG, "scale reads w, parts of which were updated and are not gathered yet", "Put it behind the c_gather_parts")
+def a_parameter_read_before_it_is_gathered():
+    main = divided()
+    insert(main, "scale", {"X": "w"}, {"Out": "early"}, "c_gather_parts", Role.OPTIMIZE)
+    return main
+
+
+@case(WRONG, "momentum updates all of v by v_velocity_0, one rank's part of the state", "Let it update c_part")
+def all_of_a_parameter_by_a_part_of_its_state():
+    main = divided()
+    op = next(op for op in main.global_block().ops.of_type("momentum") if op.input("Param") == ["v.part"])
+    op.set_input("Param", ["v"])
+    op.set_output("ParamOut", ["v"])
+    return main
+
+
+@case(WRONG, "c_part takes a part of w@GRAD, one rank's part of a sum", "use c_reduce_parts")
+def parts_of_gradients_that_are_not_summed():
+    main = exchanged(training())
+    insert(main, "c_part", {"X": "w@GRAD"}, {"Out": "part"}, exchange_of(main, "w@GRAD"), nranks=2)
     return main
 
 
@@ -236,6 +306,18 @@ def test_ranks_that_exchange_in_another_order_are_refused():
 def test_statistics_of_each_rank_may_be_meant():
     parallel.verify(exchanged(training(hidden=layers.batch_norm)), statistics="local")
     DataParallel(2)(training(hidden=layers.batch_norm))
+
+
+def test_what_a_step_keeps_is_read_by_the_next():
+    def descent(rate, grad_clip):
+        return fluid.optimizer.SGD(layers.create_global_var([1], rate, "float32", persistable=True, name="rate"))
+
+    main = training(optimizer=descent)
+    with fluid.program_guard(main):
+        loss = main.global_block().var(main.global_block().ops.of_type("mean")[0].output("Out")[0])
+        layers.assign(loss, main.global_block().var("rate"))
+    with pytest.raises(VerifyError, match=r"sgd updates . by rate, which is of the samples of one rank"):
+        parallel.verify(exchanged(main), statistics="local")
 
 
 def test_a_gradient_is_summed_before_an_error_clip_of_its_parameter():

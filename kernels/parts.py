@@ -1,0 +1,95 @@
+"""Parts of arrays that ranks divide among themselves, by the current communicator."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+from minigraph.kernels.clip import clipped_by
+from minigraph.kernels.norm import norm
+from minigraph.kernels.registry import kernel
+from minigraph.kernels.sparse_gradients import with_values
+from minigraph.kernels.sparse_rows import SparseRows, merged, values_of
+from minigraph.support.communicator import Call, check_size, current
+from minigraph.support.parts import Division, columns
+
+
+@kernel("c_part")
+def c_part(xp, x, *, nranks, blocks, by_rows, out=None):
+    check_size(nranks)
+    return Division(nranks, blocks, by_rows).part(xp, x, current().rank, out)
+
+
+@kernel("c_part", rows=True)
+def part_of_rows(xp, x, *, nranks, blocks, by_rows):
+    check_size(nranks)
+    height, *_ = Division(nranks, blocks, by_rows).shape_of(x.shape)
+    first = current().rank * height
+    mine = (x.rows >= first) & (x.rows < first + height)
+    return SparseRows(x.rows[mine] - first, x.value[mine], height, x.is_merged)
+
+
+@kernel("c_reduce_parts")
+def c_reduce_parts(xp, x, *, nranks, blocks, op_input_names):
+    check_size(nranks)
+    division = Division(nranks, blocks)
+    lengths = [division.shape_of(each.shape)[0] for each in x]
+    total = (
+        current()
+        .on(xp)
+        .reduce_parts([each.reshape(-1) for each in x], lengths, _call("c_reduce_parts", op_input_names, x))
+    )
+    return list(columns(total, lengths))
+
+
+@kernel("c_gather_parts")
+def c_gather_parts(xp, x, whole, *, nranks, op_input_names, out=None):
+    check_size(nranks)
+    results = out or [xp.empty_like(like) for like in whole]
+    call = _call("c_gather_parts", op_input_names, x)
+    current().on(xp).gather_parts([each.reshape(-1) for each in x], [each.reshape(-1) for each in results], call)
+    return results
+
+
+def _call(type: str, names: Sequence[str], arrays: Sequence[Any]) -> Call:
+    return Call(type, f"{names[0]} and {len(arrays) - 1} more", 0, str(arrays[0].dtype), ())
+
+
+@kernel("part_norms")
+def part_norms(xp, x, *, blocks, p):
+    return _norms_of(xp, [each.reshape(blocks, -1) for each in x], p)
+
+
+@kernel("part_norms", rows=True)
+def part_norms_of_rows(xp, x, *, blocks, p):
+    return _norms_of(xp, [_blocks(xp, each, blocks) for each in x], p)
+
+
+def _blocks(xp, x: Any, blocks: int) -> Sequence[Any]:
+    """The values of a part, block by block."""
+    if not isinstance(x, SparseRows):
+        return x.reshape(blocks, -1)
+    x = merged(xp, x)
+    bounds = xp.searchsorted(x.rows, xp.arange(blocks + 1) * (x.height // blocks)).tolist()
+    return [x.value[start:end] for start, end in pairwise(bounds)]
+
+
+def _norms_of(xp, parts: Sequence[Sequence[Any]], p: float) -> Any:
+    norms = [[norm(xp, [block], p) for block in blocks] for blocks in parts]
+    return xp.stack([xp.stack([xp.asarray(scale * ratio, xp.float64) for scale, ratio in each]) for each in norms], 1)
+
+
+@kernel("clip_parts", view="x")
+def clip_parts(xp, x, norms, clip_norm, *, columns, max_norm, p, strict, out=None):
+    threshold = xp.asarray([max_norm], xp.float64) if clip_norm is None else clip_norm
+    return clipped_by(xp, x, threshold, *norm(xp, [norms[:, columns]], p), strict, out)
+
+
+@kernel("clip_parts", view="x", rows=True)
+def clip_parts_of_rows(xp, x, norms, clip_norm, *, columns, max_norm, p, strict):
+    x = [merged(xp, each) if isinstance(each, SparseRows) else each for each in x]
+    clipped, total = clip_parts(
+        xp, values_of(xp, x), norms, clip_norm, columns=columns, max_norm=max_norm, p=p, strict=strict
+    )
+    return with_values(x, clipped), total

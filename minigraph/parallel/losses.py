@@ -1,0 +1,144 @@
+"""What a loss makes of the samples of a batch: where the mean over ranks is not that over all samples."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from minigraph.ir import Block, Operator, Program, Role
+from minigraph.opdef import EMPTY, SUB_BLOCK
+from minigraph.types import DType
+
+
+class _Kind(enum.Enum):
+    """How a value depends on the samples of a rank."""
+
+    ROWS = "one row for each sample"
+    SHARES = "rows that are divided by the number of samples"
+    MEAN = "a mean over samples"
+    SUM = "a sum over samples"
+    MIXED = "something else of several samples"
+
+
+class _Value(NamedTuple):
+    kind: _Kind
+    op: Operator | None = None
+    """The operator that mixed samples."""
+
+
+ROWS, SHARES, MEAN, SUM, MIXED = _Kind
+
+_MEANS = frozenset({"mean", "reduce_mean"})
+_SUMS = frozenset({"reduce_sum", "sum", "shape", "size"})
+_LINEAR = frozenset({
+    "assign", "cast", "concat", "elementwise_add", "elementwise_sub", "expand", "mean", "reduce_mean", "reduce_sum",
+    "reshape", "reshape2", "scale", "slice", "squeeze", "squeeze2", "stack", "sum", "unsqueeze", "unsqueeze2",
+})  # fmt: skip
+"""Operators that keep sums and means over samples what they are."""
+_BOUNDS = frozenset({"clip", "elementwise_max"})
+"""Operators that keep a count from being zero."""
+_ALONG_AXIS = frozenset({"softmax", "log_softmax", "cumsum", "norm", "argsort"})
+
+
+def describe_mixed_samples(program: Program, scales_loss: bool) -> str | None:
+    """Say why ranks do not train as one by the mean of their losses; None if nothing is known.
+
+    What a loss makes of rows is followed through the forward pass. An operator makes a value of all samples where the
+    dimension of unknown size, which the batch has, is gone.
+    """
+    block = program.global_block()
+    values = _follow(block)
+    for op in block.ops:
+        if not op.role & Role.LOSS or op.role & Role.BACKWARD:
+            continue
+        for name in op.output_arg_names:
+            kind, mixing = values.get(name, _Value(MEAN))
+            if mixing is not None:
+                out = mixing.output_arg_names[0]
+                return (
+                    f"{mixing.type} makes {out} of all samples of a rank, so that the loss is no mean over samples "
+                    "and ranks do not train as one: let each sample have its own loss, and average in the end "
+                    f"(created at {mixing.site})"
+                )
+            if kind is SUM and scales_loss:
+                return (
+                    f"the loss {name} adds up samples, and its gradient is divided by the number of ranks, which "
+                    "do not train as one: average over the samples, or say DataParallel(..., scales_loss=False) "
+                    "without exact"
+                )
+    return None
+
+
+def _follow(block: Block) -> dict[str, _Value]:
+    """How values depend on samples, by their names; values that do not are left out."""
+    values = {name: _Value(ROWS) for name, var in block.vars.items() if var.is_data and _is_open(block, name)}
+    for op in block.ops:
+        if op.role & (Role.BACKWARD | Role.OPTIMIZE | Role.LR_SCHED):
+            continue
+        given = {name: values[name] for name in op.input_arg_names if name in values}
+        mixed = next((value for value in given.values() if value.kind is MIXED), None)
+        for name in op.output_arg_names if given else ():
+            if name == EMPTY:
+                continue
+            kind = _kind(op, name, {key: value.kind for key, value in given.items()}) if mixed is None else MIXED
+            values.pop(name, None)
+            if kind is not None:
+                values[name] = mixed or _Value(kind, op if kind is MIXED else None)
+    return values
+
+
+def _kind(op: Operator, out: str, given: Mapping[str, _Kind]) -> _Kind | None:
+    """The kind of a result, None if it does not depend on samples or nothing is known."""
+    if SUB_BLOCK in op.attrs:
+        return ROWS if _is_open(op.block, out) else None
+    rows = {kind for kind in given.values() if kind in (ROWS, SHARES)}
+    totals = {name: kind for name, kind in given.items() if kind in (MEAN, SUM) and _is_floating(op.block, name)}
+    if not rows:
+        kind = _of_totals(op, totals or given)
+        decides = bool(totals) and (_is_floating(op.block, out) or op.block.var(out).dtype is DType.BOOL)
+        return kind if kind is not MIXED or decides else None
+    if totals:
+        is_share = op.type == "elementwise_div" and op.input("X")[0] not in totals
+        return SHARES if is_share and _is_open(op.block, out) else MIXED
+    if _is_open(op.block, out):
+        return MIXED if _mixes_rows(op, given) else SHARES if SHARES in rows else ROWS
+    reduction = op.attr("reduction") if "reduction" in op.attrs else None
+    if op.type in _MEANS or reduction in ("mean", "batchmean"):
+        return MEAN
+    if op.type in _SUMS or reduction == "sum":
+        return MEAN if SHARES in rows else SUM
+    return MIXED if _is_floating(op.block, out) else None
+
+
+def _of_totals(op: Operator, given: Mapping[str, _Kind]) -> _Kind:
+    """The kind of what is computed from sums and means over samples."""
+    kinds = set(given.values())
+    if op.type == "elementwise_div" and op.input("Y")[0] in given:
+        return MEAN if op.input("X")[0] in given and len(kinds) == 1 else MIXED
+    (kind,) = kinds if len(kinds) == 1 else {MIXED}
+    if op.type in _LINEAR or (op.type in _BOUNDS and kind is SUM):
+        return kind
+    is_factor = op.type in ("elementwise_mul", "elementwise_div") and len(given) == 1
+    return kind if is_factor and op.input("X") != op.input("Y") else MIXED
+
+
+def _mixes_rows(op: Operator, given: Mapping[str, _Kind]) -> bool:
+    """Whether a row of the result depends on several rows."""
+    name = op.input_arg_names[0]
+    shape = op.block.var(name).shape or ()
+    if op.type in ("mul", "matmul"):
+        return all(each in given for each in op.input_arg_names) and len(shape) == 2
+    is_along = op.type in _ALONG_AXIS and len(shape) > 1 and shape[0] == -1
+    return is_along and op.attr("axis") % len(shape) == 0
+
+
+def _is_open(block: Block, name: str) -> bool:
+    """Whether a dimension is unknown, as that of the batch is."""
+    var = block.find_var(name)
+    return var is not None and -1 in (var.shape or ())
+
+
+def _is_floating(block: Block, name: str) -> bool:
+    var = block.find_var(name)
+    return var is not None and var.dtype.is_floating

@@ -1,0 +1,78 @@
+"""Losses that are no means over samples are named, because ranks with their own samples do not train as one."""
+
+import pytest
+
+import minigraph as fluid
+from minigraph import layers
+from minigraph.parallel import DataParallel
+
+MEANS = {
+    "mean": lambda each, mask: layers.mean(each),
+    "of rows, then of all": lambda each, mask: layers.mean(layers.reduce_sum(each, dim=1)),
+    "over the first dimension": lambda each, mask: layers.mean(layers.reduce_mean(each, dim=[0])),
+    "with a decay": lambda each, mask: layers.mean(each) * 2.0 + layers.reduce_sum(layers.square(weight())),
+    "of several": lambda each, mask: layers.sums([layers.mean(each), layers.scale(layers.mean(mask), 0.1, bias=1.0)]),
+    "sum by a count": lambda each, mask: layers.reduce_sum(each * mask) / (layers.reduce_sum(mask) + 1e-6),
+    "rows by a count": lambda each, mask: layers.reduce_sum(each / layers.reduce_sum(mask)),
+    "means by a count": lambda each, mask: layers.mean(each * mask) / layers.mean(mask),
+    "by the batch": lambda each, mask: layers.reduce_sum(each) / layers.cast(layers.shape(each)[0], "float32"),
+    "divergence": lambda each, mask: layers.kldiv_loss(each, mask, "batchmean"),
+    "of reshaped rows": lambda each, mask: layers.mean(layers.reshape(layers.softmax(each), [-1])),
+}
+SUMS = {
+    "sum": lambda each, mask: layers.reduce_sum(each),
+    "scaled sum": lambda each, mask: layers.reduce_sum(each) * (1.0 / 16),
+    "mean of sums": lambda each, mask: layers.mean(layers.reduce_sum(each, dim=0)),
+}
+OTHERS = {
+    "sqrt": lambda each, mask: layers.sqrt(layers.mean(each)),
+    "reduce_max": lambda each, mask: layers.reduce_max(each),
+    "elementwise_sub": lambda each, mask: layers.mean(layers.square(each - layers.mean(each))),
+    "matmul": lambda each, mask: layers.mean(layers.matmul(each, each, transpose_y=True)),
+    "softmax": lambda each, mask: layers.mean(layers.softmax(each, axis=0) * mask),
+    "elementwise_mul": lambda each, mask: layers.mean(each) * layers.mean(mask),
+    "greater_than": lambda each, mask: layers.mean(
+        layers.cond(layers.reduce_sum(each) > 1.0, lambda: each, lambda: each * 0.5)
+    ),
+}
+
+
+def weight():
+    return fluid.default_main_program().global_block().var("w")
+
+
+def training(make):
+    main = fluid.Program()
+    with fluid.program_guard(main, fluid.Program()), fluid.unique_name.guard():
+        x, mask = fluid.data("x", [None, 3]), fluid.data("mask", [None, 1])
+        each = layers.square(layers.fc(x, 1, param_attr="w", bias_attr=False))
+        fluid.optimizer.SGD(0.1).minimize(make(each, mask))
+    return main
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("name", MEANS)
+def test_means_over_samples_are_taken_as_they_are(name):
+    DataParallel(2, ragged=True)(training(MEANS[name]))
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("name", SUMS)
+def test_sums_over_samples_are_named_where_the_gradient_is_divided(name):
+    with pytest.warns(UserWarning, match=r"the loss .* adds up samples"):
+        DataParallel(2)(training(SUMS[name]))
+    DataParallel(2, scales_loss=False, ragged=True)(training(SUMS[name]))
+    DataParallel(1)(training(SUMS[name]))
+
+
+@pytest.mark.parametrize("name", OTHERS)
+@pytest.mark.filterwarnings("ignore:exact=True")
+def test_what_mixes_samples_is_named(name):
+    for options in ({}, {"ragged": True}):
+        with pytest.warns(UserWarning, match=rf"{name} makes .* of all samples of a rank.*test_losses.py:"):
+            DataParallel(2, **options)(training(OTHERS[name]))
+
+
+def test_shards_that_count_are_named():
+    with pytest.warns(UserWarning, match=r"each shard averages tmp_2 over its own samples"):
+        DataParallel(1, shards=4, exact=True)(training(MEANS["sum by a count"]))
