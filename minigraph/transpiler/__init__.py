@@ -6,9 +6,17 @@ from collections.abc import Iterable
 
 from minigraph.ir import Program, Variable
 from minigraph.support.public import public, refuse_unknown_names
-from minigraph.transpiler import collective
+from minigraph.transpiler import collective, distribute_transpiler
+from minigraph.transpiler.distribute_transpiler import DistributeTranspiler, DistributeTranspilerConfig
 
-__all__ = ["collective", "memory_optimize", "release_memory"]
+__all__ = [
+    "DistributeTranspiler",
+    "DistributeTranspilerConfig",
+    "collective",
+    "distribute_transpiler",
+    "memory_optimize",
+    "release_memory",
+]
 
 
 @public

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 import minigraph as fluid
-from minigraph.errors import ProgramError, UnknownNameError, WrongTypeError
+from minigraph.errors import MissingFileError, ProgramError, UnknownNameError, WrongTypeError
 from minigraph.incubate.fleet.base import role_maker
-from minigraph.incubate.fleet.collective import DistributedStrategy, fleet
+from minigraph.incubate.fleet.collective import DistributedStrategy, TrainStatus, fleet
 
 BATCH = {"x": np.arange(6, dtype="float32").reshape(2, 3)}
 
@@ -60,12 +60,49 @@ def test_what_was_minimized_is_saved(tmp_path):
     assert (tmp_path / "values").is_dir() and (tmp_path / "model" / "__model__").exists()
 
 
+def test_training_goes_on_from_a_checkpoint(tmp_path):
+    _, loss = loss_of()
+    fleet.init()
+    fleet.distributed_optimizer(fluid.optimizer.Adam(0.5)).minimize(loss)
+    executor, path = fluid.Executor(), str(tmp_path / "points")
+    executor.run(fleet.startup_program)
+    assert fleet.load_check_point(executor, path, 0) is None
+    with pytest.raises(MissingFileError, match="there is no checkpoint in"):
+        fleet.load_check_point(executor, path, 0, ignore_empty=False)
+    expected = []
+    for epoch in range(TrainStatus().next(), 3):
+        executor.run(fleet.main_program, BATCH, [loss])
+        fleet.save_check_point(executor, path, TrainStatus(epoch), remain_all_checkpoint=epoch < 2)
+        expected.append(executor.run(fleet.main_program, BATCH, [loss])[0].tobytes())
+    assert [each.name for each in (tmp_path / "points").iterdir()] == ["__paddle_fleet_checkpoint__.2"]
+    status = fleet.load_check_point(executor, path, 0)
+    assert status == TrainStatus(2) and status.next() == 3
+    assert executor.run(fleet.main_program, BATCH, [loss])[0].tobytes() == expected[-1]
+    with pytest.raises(ProgramError, match="fs must be None"):
+        fleet.save_check_point(executor, path, status, fs="hdfs")
+
+
+def test_mixed_precision_is_a_field_of_the_strategy():
+    def by_fleet(hidden, loss):
+        fleet.init()
+        strategy = DistributedStrategy()
+        strategy.use_amp, strategy.amp_loss_scaling = True, 8.0
+        fleet.distributed_optimizer(fluid.optimizer.SGD(0.5), strategy).minimize(loss)
+        return fleet.main_program
+
+    def alone(hidden, loss):
+        fluid.contrib.mixed_precision.decorate(fluid.optimizer.SGD(0.5), init_loss_scaling=8.0).minimize(loss)
+
+    assert trained(by_fleet) == trained(alone)
+
+
 def test_the_only_rank_is_the_first_worker(monkeypatch):
     monkeypatch.delenv("PADDLE_TRAINER_ENDPOINTS", raising=False)
     fleet.init(role_maker.PaddleCloudRoleMaker(is_collective=True))
     assert (fleet.worker_index(), fleet.worker_num()) == (0, 1)
     assert fleet.is_worker() and fleet.is_first_worker() and not fleet.is_server()
     assert fleet.worker_endpoints(to_string=True) == "127.0.0.1:6170"
+    assert (fleet.server_num(), fleet.server_endpoints(), fleet.server_endpoints(to_string=True)) == (0, [], "")
     assert fleet.split_files(["a", "b"]) == ["a", "b"]
     with pytest.warns(UserWarning, match="no servers"):
         fleet.init_worker()
@@ -91,6 +128,20 @@ def test_roles_come_from_the_environment(monkeypatch):
     maker.generate_role()
     assert maker.is_server() and maker.server_index() == 1 and maker.worker_num() == 3
     assert maker.get_pserver_endpoints() == ["a:1", "b:2"]
+    monkeypatch.setenv("PADDLE_TRAINER_ENDPOINTS", "c:1,d:1")
+    general = role_maker.GeneralRoleMaker(path="/tmp/fs", init_timeout_seconds=100)
+    general.generate_role()
+    assert general.is_server() and general.server_index() == 1 and general.worker_num() == 2
+    monkeypatch.setenv("PADDLE_PSERVER_ID", "0")
+    general.generate_role()
+    assert general.is_server() and general.server_index() == 0
+    monkeypatch.setenv("TRAINING_ROLE", "TRAINER")
+    with pytest.raises(ProgramError, match="KeyError 'PADDLE_TRAINER_ID'"):
+        general.generate_role()
+    monkeypatch.setenv("PADDLE_TRAINER_ID", "1")
+    general.generate_role()
+    assert general.is_worker() and general.worker_index() == 1
+    assert general.get_trainer_endpoints() == ["c:1", "d:1"] and general.get_pserver_endpoints() == ["a:1", "b:2"]
     monkeypatch.setenv("TRAINING_ROLE", "CHIEF")
     with pytest.raises(ProgramError, match="KeyError 'CHIEF'"):
         role_maker.PaddleCloudRoleMaker().generate_role()

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
 
 from minigraph.errors import ProgramError
 from minigraph.support.public import public, refuse_unknown_names
 
 __all__ = [
-    "PaddleCloudRoleMaker", "Role", "RoleMakerBase", "UserDefinedCollectiveRoleMaker", "UserDefinedRoleMaker",
+    "GeneralRoleMaker", "PaddleCloudRoleMaker", "Role", "RoleMakerBase", "UserDefinedCollectiveRoleMaker",
+    "UserDefinedRoleMaker",
 ]  # fmt: skip
 
 
@@ -51,6 +54,16 @@ class RoleMakerBase:
     def worker_num(self) -> int:
         return self._worker_num
 
+    def _read_role(self) -> None:
+        """Take the role, its number and the servers from the environment."""
+        self._server_endpoints = os.environ["PADDLE_PSERVERS_IP_PORT_LIST"].split(",")
+        self._role = {"TRAINER": Role.WORKER, "PSERVER": Role.SERVER}[os.environ["TRAINING_ROLE"]]
+        if self._role == Role.WORKER:
+            self._current_id = int(os.environ["PADDLE_TRAINER_ID"])
+        else:
+            here = f"{os.environ['POD_IP']}:{os.environ['PADDLE_PORT']}"
+            self._current_id = self._server_endpoints.index(here)
+
     def get_trainer_endpoints(self) -> list[str]:
         return self._worker_endpoints
 
@@ -86,20 +99,43 @@ class PaddleCloudRoleMaker(RoleMakerBase):
             self._worker_num = len(self._worker_endpoints)
             self._current_id = int(os.environ.get("PADDLE_TRAINER_ID", "0"))
             return
-        try:
-            self._server_endpoints = os.environ["PADDLE_PSERVERS_IP_PORT_LIST"].split(",")
+        with _from_environment():
             self._worker_num = int(os.environ["PADDLE_TRAINERS_NUM"])
-            self._role = {"TRAINER": Role.WORKER, "PSERVER": Role.SERVER}[os.environ["TRAINING_ROLE"]]
-            if self._role == Role.WORKER:
-                self._current_id = int(os.environ["PADDLE_TRAINER_ID"])
+            self._read_role()
+
+
+@public
+class GeneralRoleMaker(RoleMakerBase):
+    """The role that environment variables give, which a script may set itself.
+
+    They are ``PADDLE_PSERVERS_IP_PORT_LIST``, ``PADDLE_TRAINER_ENDPOINTS``, ``TRAINING_ROLE``, and
+    ``PADDLE_TRAINER_ID``, or ``PADDLE_PSERVER_ID`` of a server.
+
+    Parameters
+    ----------
+    kwargs
+        Where fluid's ranks would meet, such as `path` or `http_ip_port`; without effect here.
+    """
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__()
+
+    def generate_role(self) -> None:
+        """Read the variables.
+
+        Raises
+        ------
+        ProgramError
+            If they are missing or make no sense.
+        """
+        with _from_environment():
+            self._worker_endpoints = os.environ["PADDLE_TRAINER_ENDPOINTS"].split(",")
+            self._worker_num = len(self._worker_endpoints)
+            if os.environ["TRAINING_ROLE"] == "PSERVER" and "PADDLE_PSERVER_ID" in os.environ:
+                self._server_endpoints = os.environ["PADDLE_PSERVERS_IP_PORT_LIST"].split(",")
+                self._role, self._current_id = Role.SERVER, int(os.environ["PADDLE_PSERVER_ID"])
             else:
-                here = f"{os.environ['POD_IP']}:{os.environ['PADDLE_PORT']}"
-                self._current_id = self._server_endpoints.index(here)
-        except (KeyError, ValueError) as error:
-            raise ProgramError(
-                f"the launcher's environment variables do not give a role: {type(error).__name__} {error}",
-                hint="Start the script with Paddle's launcher, or use PaddleCloudRoleMaker(is_collective=True).",
-            ) from None
+                self._read_role()
 
 
 @public
@@ -149,6 +185,17 @@ class UserDefinedCollectiveRoleMaker(RoleMakerBase):
         self._worker_endpoints = _addresses("worker_endpoints", worker_endpoints)
         self._worker_num = len(self._worker_endpoints)
         self._current_id = _numbered(current_id, self._worker_num)
+
+
+@contextmanager
+def _from_environment() -> Iterator[None]:
+    try:
+        yield
+    except (KeyError, ValueError) as error:
+        raise ProgramError(
+            f"the launcher's environment variables do not give a role: {type(error).__name__} {error}",
+            hint="Start the script with Paddle's launcher, or use PaddleCloudRoleMaker(is_collective=True).",
+        ) from None
 
 
 def _addresses(name: str, given: Sequence[str] | None) -> list[str]:

@@ -6,25 +6,31 @@
 
 from __future__ import annotations
 
+import json
+import re
+import shutil
 from collections.abc import Iterable, Sequence
 from itertools import accumulate
+from pathlib import Path
 from typing import Any
 
 from minigraph import io
-from minigraph.errors import ProgramError, WrongTypeError, warn
+from minigraph.contrib.mixed_precision import decorate
+from minigraph.errors import MissingFileError, ProgramError, WrongTypeError, warn
 from minigraph.executor import Executor
 from minigraph.executor.compiled_program import BuildStrategy, CompiledProgram, ExecutionStrategy
+from minigraph.executor.replicas import prepare_gradients
 from minigraph.incubate.fleet.base.role_maker import RoleMakerBase
 from minigraph.ir import Operator, Program, Variable
 from minigraph.ir.default_programs import default_startup_program
 from minigraph.optimizer import RecomputeOptimizer
-from minigraph.optimizer.base import Parameters
-from minigraph.passes.collective import GradAllReduce, broadcast_parameters
+from minigraph.optimizer.state import Parameters
+from minigraph.passes.collective import broadcast_parameters
 from minigraph.support.communicator import current
 from minigraph.support.public import public, refuse_unknown_names
 from minigraph.transpiler import collective
 
-__all__ = ["Collective", "CollectiveOptimizer", "DistributedStrategy", "fleet"]
+__all__ = ["Collective", "CollectiveOptimizer", "DistributedStrategy", "TrainStatus", "fleet"]
 
 
 _FIELDS: dict[str, Any] = {
@@ -49,15 +55,19 @@ class DistributedStrategy(BuildStrategy):
         With the mode 'collective', what ranks exchange: gradients by default, or parameters.
     use_local_sgd : bool
         The same as the modes 'collective' and 'local_sgd'.
-    use_dist_fc, dist_fc_config, use_amp, amp_loss_scaling
+    use_amp : bool
+        Train with mixed precision, see `minigraph.contrib.mixed_precision.decorate`, from the scale `amp_loss_scaling`.
+    amp_loss_scaling : float
+    use_dist_fc, dist_fc_config
         Not here; they keep their defaults.
     """
 
     _defaults = _FIELDS
+    _SWITCHES = ("forward_recompute", "use_amp", "use_local_sgd")
     _FREE = ("amp_loss_scaling", "collective_mode", "exec_strategy", "mode", "recompute_checkpoints")
 
     def _check(self, name: str, value: Any) -> None:
-        if name in self._FREE or (name in ("forward_recompute", "use_local_sgd") and isinstance(value, bool)):
+        if name in self._FREE or (name in self._SWITCHES and isinstance(value, bool)):
             return
         if name in BuildStrategy._defaults:
             super()._check(name, value)
@@ -66,6 +76,23 @@ class DistributedStrategy(BuildStrategy):
                 f"DistributedStrategy.{name} = {value!r:.60} asks for what minigraph does not have",
                 hint=f"Leave it at {self._defaults[name]!r}.",
             )
+
+
+@public
+class TrainStatus:
+    """The last epoch that was trained, -1 for none."""
+
+    def __init__(self, epoch_no: int = -1) -> None:
+        self._epoch_no = epoch_no
+
+    def next(self) -> int:
+        """The epoch to train next."""
+        return self._epoch_no + 1
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, TrainStatus) and self._epoch_no == other._epoch_no
+
+    __hash__ = None  # type: ignore[assignment]
 
 
 @public
@@ -124,6 +151,17 @@ class Collective:
         found = self._role_maker.get_trainer_endpoints()
         return ",".join(found) if to_string else found
 
+    def server_num(self) -> int:
+        return len(self._role_maker.get_pserver_endpoints())
+
+    def server_index(self) -> int:
+        return self._role_maker.server_index()
+
+    def server_endpoints(self, to_string: bool = False) -> Any:
+        """Addresses of the servers, as a list or joined by commas."""
+        found = self._role_maker.get_pserver_endpoints()
+        return ",".join(found) if to_string else found
+
     def split_files(self, files: Sequence[str]) -> list[str]:
         """The files of this rank: neighbours, as many as others have or one more."""
         ranks, rank = self.worker_num(), self.worker_index()
@@ -169,12 +207,103 @@ class Collective:
         """`io.save_persistables` of the program that was minimized."""
         io.save_persistables(executor, dirname, main_program or self._origin(), filename=filename)
 
+    def save_check_point(
+        self,
+        executor: Executor,
+        path: str,
+        train_status: TrainStatus,
+        main_program: Program | None = None,
+        fs: None = None,
+        local_cache_path: str = ".cache",
+        remain_all_checkpoint: bool = True,
+    ) -> None:
+        """Save the persistable variables and the number of the epoch to a new folder in `path`, whole or not at all.
+
+        Parameters
+        ----------
+        executor : Executor
+        path : str
+        train_status : TrainStatus
+        main_program : Program, optional
+            Default: the program that was minimized.
+        fs, local_cache_path
+            For other file systems, which are not here.
+        remain_all_checkpoint : bool
+            Whether to keep the check points that were saved before.
+        """
+        _refuse_file_system(fs)
+        folder = Path(path) / f"{_CHECK_POINT}.{max(_check_points(path), default=-1) + 1}"
+        unfinished = folder.with_name(f"{folder.name}.tmp")
+        shutil.rmtree(unfinished, ignore_errors=True)
+        self.save_persistables(executor, str(unfinished), main_program, filename=_VALUES)
+        (unfinished / _STATUS).write_text(json.dumps({"epoch_no": train_status._epoch_no}), encoding="utf-8")
+        unfinished.replace(folder)
+        if not remain_all_checkpoint:
+            self.clean_redundant_check_points(path)
+
+    def load_check_point(
+        self,
+        executor: Executor,
+        path: str,
+        trainer_id: int,
+        main_program: Program | None = None,
+        fs: None = None,
+        local_cache_path: str = ".cache",
+        ignore_empty: bool = True,
+    ) -> TrainStatus | None:
+        """Load what `save_check_point` saved last in `path`; None if there is nothing.
+
+        Parameters
+        ----------
+        ignore_empty : bool
+            Whether nothing is no error.
+        executor, path, main_program, fs, local_cache_path
+            As for `save_check_point`.
+        trainer_id : int
+            Not used: ranks read the same files.
+
+        Raises
+        ------
+        MissingFileError
+            If there is nothing and `ignore_empty` is false.
+        """
+        _refuse_file_system(fs)
+        numbers = _check_points(path)
+        if not numbers:
+            if not ignore_empty:
+                raise MissingFileError(f"there is no checkpoint in {path}")
+            return None
+        folder = Path(path) / f"{_CHECK_POINT}.{max(numbers)}"
+        io.load_persistables(executor, str(folder), main_program or self._origin(), filename=_VALUES)
+        return TrainStatus(json.loads((folder / _STATUS).read_text(encoding="utf-8"))["epoch_no"])
+
+    def clean_redundant_check_points(self, root_path: str, fs: None = None, checkpoint_num: int = 1) -> None:
+        """Delete all but the last `checkpoint_num` that `save_check_point` saved in `root_path`, at least one."""
+        _refuse_file_system(fs)
+        for number in sorted(_check_points(root_path))[: -max(1, checkpoint_num)]:
+            shutil.rmtree(Path(root_path) / f"{_CHECK_POINT}.{number}")
+
     def _origin(self) -> Program:
         if self._origin_program is None:
             raise ProgramError(
                 "fleet has minimized no loss yet", hint="Call distributed_optimizer(...).minimize(loss)."
             )
         return self._origin_program
+
+
+_CHECK_POINT, _VALUES, _STATUS = "__paddle_fleet_checkpoint__", "_paddle_fleet_param__", "fleet_train_status"
+"""Names of the folders of checkpoints, before their numbers, and of the files in them."""
+
+
+def _check_points(path: str) -> list[int]:
+    """The numbers of the checkpoints in a folder."""
+    found = [re.fullmatch(rf"{_CHECK_POINT}\.(\d+)", each.name) for each in Path(path).glob(f"{_CHECK_POINT}.*")]
+    return [int(each[1]) for each in found if each]
+
+
+def _refuse_file_system(fs: Any) -> None:
+    if fs is not None:
+        raise ProgramError(f"fs must be None, got {fs!r:.60}", hint="Save to a folder that every rank can read.")
 
 
 @public
@@ -203,6 +332,8 @@ class CollectiveOptimizer:
         if strategy["forward_recompute"]:
             optimizer = RecomputeOptimizer(optimizer)
             optimizer._set_checkpoints(strategy["recompute_checkpoints"])
+        if strategy["use_amp"]:
+            optimizer = decorate(optimizer, init_loss_scaling=strategy["amp_loss_scaling"])
         found: tuple[list[Operator], list[tuple[Any, Any]]] = optimizer.minimize(
             loss, startup_program, parameter_list, no_grad_set
         )
@@ -224,7 +355,9 @@ class CollectiveOptimizer:
         is_local = strategy["use_local_sgd"] or strategy["collective_mode"] == "local_sgd"
         if strategy["mode"] != "collective" and not is_local:
             broadcast_parameters(startup, rings=1)
-            return GradAllReduce(ranks)(program)
+            twin = program.clone()
+            prepare_gradients(twin, ranks, strategy["gradient_scale_strategy"])
+            return twin
         endpoints = self._fleet.worker_endpoints()
         made = collective.LocalSGD(1) if is_local else collective.GradAllReduce(1)
         made.transpile(startup, program, rank, endpoints, endpoints[rank], wait_port=False)
