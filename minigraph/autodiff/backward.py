@@ -10,7 +10,8 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from minigraph import unique_name
-from minigraph.autodiff.backward_pass import BackwardPass, Callback, ParamsGrads
+from minigraph.autodiff.backward_pass import BackwardPass
+from minigraph.autodiff.gradient_plan import Callback, ParamsGrads
 from minigraph.errors import NotFoundError, ProgramError, WrongTypeError, caller_site, suggest, warn
 from minigraph.ir import Block, Operator, Program, Role, Variable
 from minigraph.passes import events

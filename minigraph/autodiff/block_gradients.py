@@ -66,13 +66,15 @@ def _differentiate_repeated(outer: Walk, op: Operator, rule: BlockGrad) -> None:
     reached = [name for name in carried if outer.has_gradient(name)]
     if not reached:
         return
+    given = op.inputs.get(slot, ())
+    if all(map(outer.is_no_grad, given)) and not any(outer.has_value_before(name, op) for name in reached):
+        return
     if op.type == "while":
         reached = _reached_in_a_loop(outer, forward, carried, reached)
     inner = outer.inside(forward)
     for name in reached:
         inner.seed_inside(name)
     inner.run([outer.variable(name) for name in reached], None)
-    given = op.inputs.get(slot, ())
     # A variable that the block overwrites has a gradient of its earlier value, too, if it had one.
     sources = [*given, *(name for name in reached if name not in given and outer.has_value_before(name, op))]
     wanted = [

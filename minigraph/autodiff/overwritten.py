@@ -58,7 +58,9 @@ class Overwritten:
         if block.idx:
             seen, written = map(set, outer_names(block))
             self.before = {name for name in written if not is_counter(block, name)}
-            self.restored = {(op, op.outputs["Out"][0]) for op in block.ops if is_count(op, block)}
+            counts = ((op, op.outputs["Out"][0]) for op in block.ops if is_count(op, block))
+            # A gradient finds the others as they were before the run, whatever they are incremented by.
+            self.restored = {(op, name) for op, name in counts if name not in self.before}
         else:
             given = [var for var in block.vars.values() if var.persistable or var.is_data]
             seen = {var.name for var in given if not var.stop_gradient}
@@ -84,6 +86,10 @@ class Overwritten:
             for name in self._results(op):
                 writers.setdefault(name, []).append(op)
         return writers
+
+    def undone(self, op: Operator) -> bool:
+        """Whether gradients undo a write of `op` before the gradients of earlier operators run."""
+        return any((op, name) in self.restored for name in op.output_arg_names)
 
     def ended_by(self, op: Operator) -> set[str]:
         """The variables that have another value, or none, before `op`."""
