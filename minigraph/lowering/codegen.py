@@ -64,9 +64,18 @@ class Compiled:
         Compiled sub-blocks, each with the step that calls it.
     """
 
-    def __init__(self, steps: Steps, buffers: BufferPlan, place: Place, timed: bool, jit: bool, blocks: Blocks) -> None:
+    def __init__(
+        self,
+        steps: Steps,
+        buffers: BufferPlan,
+        place: Place,
+        timed: bool,
+        jit: bool,
+        blocks: Blocks,
+        like: Instructions | None = None,
+    ) -> None:
         self.bodies: list[tuple[Step, Compiled]] = []
-        self.instructions = assemble(steps, buffers, place, jit, self._calling(place, jit, blocks))
+        self.instructions = assemble(steps, buffers, place, jit, self._calling(place, jit, blocks), like)
         self.state = self.instructions.state_values
         self.replaces = list(steps.replaced_state)
         self.ticks: list[int] | None = [] if timed else None
@@ -169,12 +178,14 @@ def generate(
     jit: bool = False,
     blocks: Blocks | None = None,
     kind: type[Compiled] = Compiled,
+    like: Instructions | None = None,
 ) -> Compiled:
     """Compile `steps` for `place`, with values in the places of `buffers` and values of sub-blocks in some of `blocks`.
 
     If `timed`, a run notes when each step ends. With `jit`, steps call loops that numba compiles, if there are any.
+    `like` are instructions for the same steps with other sizes.
     """
-    return kind(steps, buffers, place, timed, jit, blocks or Blocks(place))
+    return kind(steps, buffers, place, timed, jit, blocks or Blocks(place), like)
 
 
 _CODE: WeakValueDictionary[str, CodeType] = WeakValueDictionary()

@@ -1,9 +1,10 @@
 """Flat buffers: values that are neighbours in memory, so that one vector replaces a list of arrays.
 
-Flat buffers hold the parameters, gradients and states of a merged update, and what is joined or split along the first
-dimension. Norm, clip and update then are a few calls, however many parameters there are, and joining and splitting cost
-nothing. The values of a flat buffer are all state or none: `minigraph.executor.state_binding` keeps state together in
-the scope, `minigraph.lowering.memory_plan` places the other values.
+Flat buffers hold the parameters, gradients and states of a merged update, the gradients that ranks exchange, and what
+is joined or split along the first dimension. Norm, clip, exchange and update then are a few calls, however many
+parameters there are, and joining and splitting cost nothing. The values of a flat buffer are all state or none:
+`minigraph.executor.state_binding` keeps state together in the scope, `minigraph.lowering.memory_plan` places the other
+values.
 """
 
 from __future__ import annotations
@@ -53,6 +54,8 @@ class FlatBuffers:
     """Vectors that a kernel writes instead of a list of values; by step and slot."""
     free: Collection[Step] = frozenset()
     """Steps with nothing to do: the values that they join or split are side by side already."""
+    over: Collection[Step] = frozenset()
+    """Steps whose only list is one vector, which they write their results over."""
     apart: Collection[Value] = frozenset()
     """Values that would share the memory of an argument if they were in no buffer."""
 
@@ -67,25 +70,38 @@ NO_FLAT_BUFFERS = FlatBuffers()
 
 def form_flat_buffers(steps: Steps) -> FlatBuffers:
     """Choose the values that become neighbours in memory, and the steps that get vectors over them."""
-    builder = _Builder(steps)
-    # Updates come first: a value is in one buffer, and an update gets vectors for all its lists or for none.
-    for step in steps.steps:
-        if step.kernel.joins == "all" and step.in_place:
+    builder, joining = _Builder(steps), _joining(steps)
+    # Updates come first: a value is in one buffer, and an update gets vectors for all its lists or for none. Exchanges
+    # stand before them, and have the gradients in the same order.
+    for step in joining:
+        if step.kernel.joins == "over":
+            builder.join_over(step)
+        elif step.kernel.joins == "all" and step.in_place:
             builder.join_all(step)
-    for step in steps.steps:
+    for step in joining:
         if step.kernel.joins == "short" and step.in_place:
             builder.enter_state(step)
-    for step in steps.steps:
+    for step in joining:
         if step.op.type == "concat":
             builder.join_for_concat(step)
         elif step.op.type == "split":
             builder.join_for_split(step)
     # Norms come last: they form no buffer, but use those that there are.
     if builder.buffers:
-        for step in steps.steps:
+        for step in joining:
             if step.kernel.joins == "short":
                 builder.join_short(step)
     return builder.result()
+
+
+def flat_buffers_like(flat: FlatBuffers, before: Steps, steps: Steps) -> FlatBuffers:
+    """The flat buffers for steps that differ from those before in sizes: the same, if none that joins values does."""
+    return flat if _joining(before) == _joining(steps) else form_flat_buffers(steps)
+
+
+def _joining(steps: Steps) -> Sequence[Step]:
+    """The steps that flat buffers are made for."""
+    return [step for step in steps.steps if step.kernel.joins or step.op.type in ("concat", "split")]
 
 
 def is_state(values: Sequence[Value]) -> bool:
@@ -104,13 +120,15 @@ class _Builder:
         self._inputs: defaultdict[Step, dict[int, Sequence[Value | FlatView]]] = defaultdict(dict)
         self._targets: dict[Step, Sequence[Sequence[Value | FlatView]]] = {}
         self._free: set[Step] = set()
+        self._over: set[Step] = set()
         self._apart: set[Value] = set()
 
     def result(self) -> FlatBuffers:
         views, inputs = list(self._views.values()), dict(self._inputs)
         return FlatBuffers(
-            self.buffers, views, self._aliases, self._copies(), inputs, self._targets, self._free, self._apart
-        )
+            self.buffers, views, self._aliases, self._copies(), inputs, self._targets, self._free, self._over,
+            self._apart,
+        )  # fmt: skip
 
     @cached_property
     def _writable(self) -> set[Value]:
@@ -124,6 +142,24 @@ class _Builder:
         """Values that share an argument's memory if they have no place of their own."""
         found = {value for step in self.steps.steps if _may_copy(step) for value in step.writes}
         return found - set(self.steps.new_state.values())
+
+    def join_over(self, step: Step) -> None:
+        """Give a step one vector to write its results over, if nothing reads later what lies there."""
+        given, results = _given(step.inputs[0]), _given(step.outputs[0])
+        if not given or is_state(given) or not self._can_join(given) or self._is_read_behind(step, given, results):
+            return
+        self._inputs[step][0] = [self._join(given)]
+        self._over.add(step)
+        for value, result in zip(given, results, strict=True):
+            self._at[result] = self._at[value]
+            self._aliases[result] = self._aliases.get(value, [value])
+
+    def _is_read_behind(self, step: Step, values: Sequence[Value], results: Sequence[Value]) -> bool:
+        """Whether the memory of `values` is read behind `step` in another way than as `results`."""
+        root = self.steps.storage.without(results).root
+        later = self.steps.steps[self.steps.steps.index(step) + 1 :]
+        read = [*self.steps.fetches, *self.steps.new_state.values(), *[v for each in later for v in each.reads]]
+        return not {root(value) for value in read}.isdisjoint(values)
 
     def join_all(self, step: Step) -> None:
         """Let a merged update have vectors for all its lists, or for none."""
@@ -147,6 +183,8 @@ class _Builder:
 
     def join_short(self, step: Step) -> None:
         """Give a norm vectors for the runs of short arrays that it would join itself."""
+        if step.op.definition.outputs[0].duplicable and not step.in_place:
+            return  # it returns an array for each that it is given
         for i, entry in enumerate(step.inputs):
             values = _given(entry)
             found: list[Value | FlatView] = []
@@ -235,8 +273,10 @@ class _Builder:
     def _join(self, values: Sequence[Value]) -> FlatView:
         """The vector over `values`, which become a buffer if they are in none."""
         self._enter(values)
-        key = *self._at[values[0]], len(values)
+        buffer, first = self._at[values[0]]
+        key = buffer, first, len(values)
         if key not in self._views:
+            values = self.buffers[buffer][first : first + len(values)]  # instead of those that are written over them
             kind = TensorType(values[0].tensor_type.dtype, (sum(map(_size, values)),))
             self._views[key] = FlatView(f"{values[0].name}_and_{len(values) - 1}", kind, values)
         return self._views[key]

@@ -8,8 +8,9 @@ Python source, which runs faster but takes longer to compile.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import repeat
 from types import FrameType
 from typing import Any, NamedTuple, TypeAlias
 
@@ -74,6 +75,7 @@ class Instructions:
 
     Attributes
     ----------
+    steps : Steps
     rows : list of Instruction
         One for each step.
     buffers : int
@@ -85,8 +87,11 @@ class Instructions:
     short_state : list of int
         Registers of the state that is written over, if it is so short that a copy takes less time than to let signals
         wait; else none.
+    memory : list
+        All that operands depend on but the values: where steps write, and which arguments functions take.
     """
 
+    steps: Steps
     rows: Sequence[Instruction]
     buffers: int
     values: Sequence[Value | FlatView]
@@ -95,6 +100,7 @@ class Instructions:
     fetches: Sequence[int]
     new_state: Sequence[int]
     short_state: Sequence[int]
+    memory: Sequence[Any]
 
     @cached_property
     def first_in_place(self) -> Instruction | None:
@@ -183,14 +189,19 @@ def _store(registers: list[Any], target: Operand | None, result: Any) -> None:
 
 
 def assemble(
-    steps: Steps, buffers: BufferPlan, place: Place, jit: bool, run_body: Callable[[Step], Callable[..., Any]]
+    steps: Steps,
+    buffers: BufferPlan,
+    place: Place,
+    jit: bool,
+    run_body: Callable[[Step], Callable[..., Any]],
+    like: Instructions | None = None,
 ) -> Instructions:
     """Make the instructions for `steps`, with values in the places that `buffers` gives them.
 
     `run_body` makes the function for a step of control flow. With `jit`, steps call loops that numba compiles, if there
-    are any for them.
+    are any for them. `like` are instructions for the same steps with other sizes.
     """
-    return _Assembler(steps, buffers, place, jit, run_body).assemble()
+    return _Assembler(steps, buffers, place, jit, run_body).assemble(like)
 
 
 class _Assembler:
@@ -201,7 +212,7 @@ class _Assembler:
         self.place = place
         self.flat, self.outputs, self.storage = buffers.flat, buffers.outputs, buffers.storage
         self.layout = buffers.layout
-        self.released = buffers.liveness.released
+        self.liveness = buffers.liveness
         self.jit = jit and place.kind == "cpu"
         self.run_body = run_body
         self.values: list[Value | FlatView] = []
@@ -213,15 +224,25 @@ class _Assembler:
         self._first = FIRST_BUFFER + self._buffers
         self._written_over = {v for step in steps.steps if step.in_place for v in step.writes}
         """New values that share memory, and so a register, with old ones."""
-        self._made_free = {v for step in self.flat.free for v in step.writes}
+        self._taken_over = {steps.storage.shared[value] for value in self._written_over}
+        self._in_buffers = {v for step in (*self.flat.free, *self.flat.over) for v in step.writes}
+        """Values that are there, in their places, when their step has run."""
         self._registers: dict[Value | FlatView | None, int] = {None: NOTHING}
         self._functions: dict[Any, Function] = {}
         self._offers_to: dict[tuple[str, bool, bool], Sequence[tuple[str, Callable[..., Any]]]] = {}
         """What `_offers` has found, by type of operator, whether state is written over, and whether there are rows."""
 
-    def assemble(self) -> Instructions:
+    def assemble(self, like: Instructions | None) -> Instructions:
         steps = self.steps
-        rows = [self._row(step) for step in steps.steps]
+        known = repeat(None) if like is None else like.rows
+        functions = [
+            None if step in self.flat.free else self._function(step, row)
+            for step, row in zip(steps.steps, known, strict=False)
+        ]
+        memory = self._memory(functions)
+        if like is not None and memory == like.memory:
+            return self._with_operands_of(like, functions)
+        rows = list(map(self._row, steps.steps, functions))
         fetches = self._operands(steps.fetches)
         new_state = self._operands(steps.replaced_state.values())
         feeds = self._operands(steps.feeds)
@@ -232,7 +253,27 @@ class _Assembler:
             if isinstance(value, FlatView) or value.origin == "state"
         ]
         short_state = self._short_state(rows)
-        return Instructions(rows, self._buffers, self.values, feeds, state, fetches, new_state, short_state)
+        return Instructions(
+            steps, rows, self._buffers, self.values, feeds, state, fetches, new_state, short_state, memory
+        )
+
+    def _memory(self, functions: Sequence[Function | None]) -> list[Any]:
+        """See `Instructions`."""
+        steps, given = self.steps.steps, self._given.get
+        over = [number for number, step in enumerate(steps) if step in self.outputs.over_input]
+        takes_xp = [function is None or function.takes_xp for function in functions]
+        places = [given(value) for step in steps for value in step.writes]
+        return [self.flat, self._buffers, over, takes_xp, places, [given(view) for view in self.flat.views]]
+
+    def _with_operands_of(self, like: Instructions, functions: Sequence[Function | None]) -> Instructions:
+        """Instructions that differ from others in functions and sizes only."""
+        twins = dict(zip(like.steps.values(), self.steps.values(), strict=True))
+        self.values = [value if isinstance(value, FlatView) else twins[value] for value in like.values]
+        rows = [
+            Instruction(step, row.copies, function, row.arguments, row.keywords, row.target, row.released)
+            for step, function, row in zip(self.steps.steps, functions, like.rows, strict=True)
+        ]
+        return replace(like, steps=self.steps, rows=rows, values=self.values, short_state=self._short_state(rows))
 
     def _short_state(self, rows: Sequence[Instruction]) -> list[int]:
         if self.place.kind != "cpu":
@@ -242,13 +283,13 @@ class _Assembler:
         size = sum(size_in_bytes(self.values[i - self._first]) for i in found)
         return found if len(found) <= _MOST_COPIES and size <= _MOST_COPIED else []
 
-    def _row(self, step: Step) -> Instruction:
+    def _row(self, step: Step, function: Function | None) -> Instruction:
         row = Instruction(step)
-        copied, released = self.flat.copies.get(step), self.released.get(step)
+        copied, released = self.flat.copies.get(step), self.liveness.released.get(step)
         if copied:
             row.copies = [(self._buffer(value), self._operand(value)) for value in copied]
-        if step not in self.flat.free:
-            row.function = function = self._function(step)
+        if function is not None:
+            row.function = function
             views = self.flat.inputs.get(step)
             entries = [views.get(i, entry) for i, entry in enumerate(step.inputs)] if views else step.inputs
             row.arguments = arguments = [
@@ -261,15 +302,19 @@ class _Assembler:
                 if step.kernel.takes_rng:
                     keywords["rng"] = RNG
             is_given = not self._given.keys().isdisjoint(step.writes)
-            out = self._out(step) if step.in_place or step in self.outputs.over_input or is_given else None
-            if out is not None:
-                keywords["out"] = out
+            is_over = step in self.flat.over
+            if is_over:
+                keywords["over"] = self._operand(self.flat.inputs[step][0][0])
+            elif step.in_place or step in self.outputs.over_input or is_given:
+                out = self._out(step)
+                if out is not None:
+                    keywords["out"] = out
             row.keywords = keywords or None
-            if not step.in_place:
+            if not (step.in_place or is_over):
                 row.target = self._target(step)
         if released:
-            # Buffers keep their registers, and state is written over in the register of the old value.
-            registers = [self._registers.get(value, NOTHING) for value in released]
+            # Buffers keep their registers, and what is written over does, because the new value has it.
+            registers = [self._registers.get(value, NOTHING) for value in released if value not in self._taken_over]
             row.released = [register for register in registers if register >= self._first]
         return row
 
@@ -288,8 +333,9 @@ class _Assembler:
 
     def _new_register(self, value: Value | FlatView) -> int:
         if value in self._written_over:
-            return self._operand(self.storage.shared[value])
-        if (isinstance(value, FlatView) or value in self._made_free) and value in self.layout.place_of:
+            old = self.storage.shared[value]
+            return self._buffer(old) if old in self.flat.copied else self._operand(old)
+        if (isinstance(value, FlatView) or value in self._in_buffers) and value in self.layout.place_of:
             return self._buffer(value)
         self.values.append(value)
         return self._first + len(self.values) - 1
@@ -343,7 +389,7 @@ class _Assembler:
 
     # Functions
 
-    def _function(self, step: Step) -> Function:
+    def _function(self, step: Step, like: Instruction | None) -> Function:
         """Choose the kernel, or a faster function for these shapes; like steps share it."""
         if step.call is not None:  # `while` is a keyword, so the name has a prefix
             return Function(self.run_body(step), f"run_{step.op.type}", True, {})
@@ -351,9 +397,19 @@ class _Assembler:
         if own is not None:
             return Function(own, f"own_{step.op.type}", False, {}, OWN)
         op, kernel = step.op, step.kernel
+        known = None if like is None or like.function is None or like.function.kind == OWN else like.function
+        if known is not None and like is not None and like.step is step:
+            return known
         is_on_numbers = are_numbers([v.tensor_type.shape for v in (*step.reads, *step.writes)])
-        # As text, because 1 == 1.0 == True and 0.0 == -0.0.
-        key = op.type, id(kernel), repr(op.attrs) if op.attrs else "", is_on_numbers, step.in_place, self._types(step)
+        types = self._types(step)
+        key: Any
+        if known is None:
+            # As text, because 1 == 1.0 == True and 0.0 == -0.0.
+            key = op.type, id(kernel), repr(op.attrs) if op.attrs else "", is_on_numbers, step.in_place, types
+        elif types is None and not is_on_numbers and known.call is kernel.function:
+            return known
+        else:
+            key = id(known), is_on_numbers, types
         found = self._functions.get(key)
         if found is None:
             keywords = keywords_of(op, kernel)
@@ -373,7 +429,7 @@ class _Assembler:
         return *inputs, *[_types(values) for values in step.outputs]
 
     def _offers(self, step: Step) -> Sequence[tuple[str, Callable[..., Any]]]:
-        """What may offer a faster function, the first one first."""
+        """Specializers that may offer a faster function, in the order in which they are asked."""
         key = type, in_place, for_rows = step.op.type, step.in_place, step.kernel.for_rows
         offers = self._offers_to.get(key)
         if offers is None:

@@ -74,11 +74,12 @@ def plan_buffers(steps: Steps, flat: FlatBuffers = NO_FLAT_BUFFERS, outputs: Out
 
 
 def _layout(steps: Steps, flat: FlatBuffers, liveness: Liveness) -> Layout:
-    types = {value.tensor_type: value for step in steps.steps for value in step.writes}
     # One value stands for each type: a program has far fewer types than values.
-    if not flat.buffers and not any(size_in_bytes(value) >= LEAST_BYTES for value in types.values()):
+    of_type = {id(value.tensor_type): value for step in steps.steps for value in step.writes}
+    large = {key for key, value in of_type.items() if size_in_bytes(value) >= LEAST_BYTES}
+    if not flat.buffers and not large:
         return Layout()
-    placer = _Placer(steps, flat, liveness.storage)
+    placer = _Placer(steps, flat, liveness.storage, large)
     for step in steps.steps:
         placer.place(step)
         # Given back only now: no kernel writes over what it reads.
@@ -89,12 +90,14 @@ def _layout(steps: Steps, flat: FlatBuffers, liveness: Liveness) -> Layout:
 class _Placer:
     """Places the values of one step after the other."""
 
-    def __init__(self, steps: Steps, flat: FlatBuffers, storage: Storage) -> None:
+    def __init__(self, steps: Steps, flat: FlatBuffers, storage: Storage, large: set[int]) -> None:
         self.size = 0
         self.places: list[tuple[int, Any, tuple[int, ...]]] = []
         self.place_of: dict[Value | FlatView, int] = {}
         self._free = _FreeList()
         self._flat, self._storage, root = flat, storage, storage.root
+        self._large = large
+        """Types of at least `LEAST_BYTES`, by `id`."""
         self._kept = {root(v) for v in (*steps.fetches, *steps.new_state.values())}
         self._taken: dict[Value, tuple[int, int]] = {}
         """The piece of the block of a value, or of a flat buffer by its first value."""
@@ -124,8 +127,10 @@ class _Placer:
             values = self._buffer_of.get(value)
             if values is not None and values[0] not in self._taken:
                 self._place_buffer(values)
+        if self._large.isdisjoint([id(value.tensor_type) for value in step.writes]):
+            return
         rest = [value for value in step.writes if value not in self.place_of]
-        if not any(size_in_bytes(value) >= LEAST_BYTES for value in rest):
+        if self._large.isdisjoint([id(value.tensor_type) for value in rest]):
             return
         # All results or none: a kernel that is given memory is given it for all that it computes.
         can = {value for value in can_be_placed(step, self._storage) if value not in self._kept}

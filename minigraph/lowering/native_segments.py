@@ -23,7 +23,7 @@ from minigraph.types import product
 
 
 class ArrayKind(NamedTuple):
-    """What a segment expects of an array."""
+    """Properties that a segment expects of an array."""
 
     shape: tuple[int, ...]
     dtype: np.dtype
@@ -273,7 +273,7 @@ class _Binder:
         return home.memory.moved(offset)
 
     def _memory_for(self, symbol: Symbol, out: int | None, target: int | None) -> Memory:
-        """Where a result is written: to memory that is given, a new array, or a temporary."""
+        """Destination of a result: memory that is given, a new array, or a temporary."""
         if out is not None and (out not in self._homes or self._homes[out][0].memory.kind == "array"):
             memory = self._memory(out, written=True)
             if target is not None:

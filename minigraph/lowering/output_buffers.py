@@ -48,11 +48,14 @@ def plan_outputs(steps: Steps, flat: FlatBuffers, place: Place, jit: bool) -> Ou
     if place.kind != "cpu":
         return NO_OUTPUTS
     fetched, new_state = set(steps.fetches), set(steps.replaced_state.values())
+    leaving = fetched | new_state
     functions: dict[Step, Callable[..., Any]] = {}
     apart: set[Value] = set()
     for step in steps.steps:
         # Only kernels that may return their arguments make a copy necessary; vectors are not the caller's own.
-        if step.kernel.view_of is None or step.in_place or step in flat.free or flat.inputs.get(step):
+        if step.kernel.view_of is None or leaving.isdisjoint(step.writes) or step.in_place:
+            continue
+        if step in flat.free or flat.inputs.get(step):
             continue
         results = {value for value in step.outputs[0] if value is not None}
         function = _offered(step, place, jit) if results <= fetched or results <= new_state else None
@@ -71,7 +74,7 @@ def _to_scope(steps: Steps, flat: FlatBuffers, others: Collection[Step]) -> dict
     in_buffers = {*flat.aliases, *[value for values in flat.buffers for value in values]}
     found: dict[Value, str] = {}
     for step in steps.steps:
-        if step in flat.free or flat.inputs.get(step) or step in others:
+        if name_of.keys().isdisjoint(step.writes) or step in flat.free or flat.inputs.get(step) or step in others:
             continue
         can = step.writes if _is_clip(step) else can_be_placed(step, steps.storage)
         if any(size_in_bytes(value) >= LEAST_SPARE for value in can):

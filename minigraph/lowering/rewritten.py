@@ -2,13 +2,14 @@
 
 The dimensions that a program leaves open, such as the batch, are open sizes while it is rewritten, see
 `minigraph.support.sizes`. So it is known for which other sizes the same would come out, and a plan for those begins
-with a copy of the rewritten program. In the end all sizes are numbers again.
+with the steps of an earlier one, or with a copy of the rewritten program. In the end all sizes are numbers again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from minigraph.ir import Program, Variable
@@ -29,8 +30,12 @@ class Rewritten:
         The program with the sizes of the feed that it was rewritten for.
     feed_types : mapping
         Types of that feed, by name.
-    open_types : sequence of (Variable, TensorType)
-        Variables of the program with open sizes, and their types.
+    types : sequence of TensorType
+        Types of the program with numbers in the place of open sizes.
+    open_types : sequence of TensorType
+        The same with the open sizes.
+    variables : sequence of (Variable, int)
+        Variables of the program that have one of these types, with its index.
     numbers : mapping
         Number of each open dimension of the feed, by name and axis; those that are equal have one number.
     dimensions : OpenDimensions
@@ -39,23 +44,32 @@ class Rewritten:
 
     program: Program
     feed_types: Mapping[str, TensorType]
-    open_types: Sequence[tuple[Variable, TensorType]]
+    types: Sequence[TensorType]
+    open_types: Sequence[TensorType]
+    variables: Sequence[tuple[Variable, int]]
     numbers: Mapping[tuple[str, int], int]
     dimensions: OpenDimensions
 
-    def program_for(self, feed_types: Mapping[str, TensorType]) -> Program | None:
-        """Copy the program for sizes of a feed; None if other sizes may have led to another program."""
+    def types_for(self, feed_types: Mapping[str, TensorType]) -> Sequence[TensorType] | None:
+        """The types for the sizes of a feed; None if other sizes may have led to another program."""
         sizes = self._sizes(feed_types)
-        if sizes is None or not self.dimensions.allow(sizes):
-            return None
+        return None if sizes is None or not self.dimensions.allow(sizes) else _closed(self.open_types, sizes)
+
+    def program_of(self, types: Sequence[TensorType]) -> Program:
+        """Copy the program with these types."""
         twin = Program()
         twin.roots = self.program.roots
         twin.copy_blocks(self.program.blocks, private=True)
         for block, copy in zip(self.program.blocks, twin.blocks, strict=True):
             copy.first_names.update(block.first_names)
-        for var, new in _closed(self.open_types, sizes):
-            twin.blocks[var.block.idx].vars[var.name].tensor_type = new
+        for var, index in self.variables:
+            twin.blocks[var.block.idx].vars[var.name].tensor_type = types[index]
         return twin
+
+    @cached_property
+    def is_flat(self) -> bool:
+        """Whether sub-blocks have no variables with open sizes, and no such variable is an array of tensors."""
+        return all(var.block.idx == 0 and not self.types[index].is_array for var, index in self.variables)
 
     def _sizes(self, feed_types: Mapping[str, TensorType]) -> Sequence[int] | None:
         """Sizes of the open dimensions; None if the feed differs in anything else."""
@@ -109,24 +123,22 @@ def rewrite(
     except Exception:
         return None
     dimensions.cache.clear()
-    open_types = [
-        (var, var.tensor_type)
-        for block in private.blocks
-        for var in block.vars.values()
-        if var.tensor_type is not None and not is_closed(var.tensor_type.shape)
-    ]
-    for var, new in _closed(open_types, list(number_of)):
-        var.tensor_type = new
-    return Rewritten(private, dict(feed_types), open_types, numbers, dimensions)
+    index_of: dict[int, int] = {}
+    open_types = list[TensorType]()
+    variables = list[tuple[Variable, int]]()
+    for var in private.list_vars():
+        found = var.tensor_type
+        if found is not None and not is_closed(found.shape):
+            index = index_of.setdefault(id(found), len(open_types))
+            if index == len(open_types):
+                open_types.append(found)
+            variables.append((var, index))
+    types = _closed(open_types, list(number_of))
+    for var, index in variables:
+        var.tensor_type = types[index]
+    return Rewritten(private, dict(feed_types), types, open_types, variables, numbers, dimensions)
 
 
-def _closed(
-    types: Sequence[tuple[Variable, TensorType]], sizes: Sequence[int]
-) -> Iterator[tuple[Variable, TensorType]]:
-    """Variables and their types, with numbers for open sizes."""
-    found: dict[int, TensorType] = {}
-    for var, old in types:
-        new = found.get(id(old))
-        if new is None:
-            new = found[id(old)] = TensorType(old.dtype, closed(old.shape, sizes), old.kind)
-        yield var, new
+def _closed(types: Sequence[TensorType], sizes: Sequence[int]) -> Sequence[TensorType]:
+    """The types with numbers for open sizes; a new object for each."""
+    return [TensorType(each.dtype, closed(each.shape, sizes), each.kind) for each in types]

@@ -6,15 +6,17 @@ to later stages where values live and what is called for a step; steps never cha
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import chain
 from typing import Any, NamedTuple
 
 from minigraph.errors import ExecutionError, FeedError
 from minigraph.ir import Block, Operator, Program, VarKind
 from minigraph.ir.versions import Changes, separate
 from minigraph.kernels import Kernel
+from minigraph.lowering.known_shapes import name_known_shapes
 from minigraph.opdef import EMPTY, SUB_BLOCK, OpDef, Slot
 from minigraph.runtime.control_flow import BlockCall, call_of, forget_types, infer_again
 from minigraph.runtime.kernel_call import arguments_of, has_rows, kernel_of
@@ -70,6 +72,18 @@ class Step:
         """Whether the shapes that are fed determine the size of every input and output."""
         return all([value.has_known_size for value in (*self.reads, *self.writes)])
 
+    def on(self, twins: Mapping[Value, Value]) -> Step:
+        """The same step on the twins of its values, where they have some; itself if none has."""
+        if twins.keys().isdisjoint(self.reads) and twins.keys().isdisjoint(self.writes):
+            return self
+
+        def on(values: Sequence[Value | None]) -> list[Value | None]:
+            return [value and twins.get(value, value) for value in values]
+
+        inputs = [twins.get(each, each) if isinstance(each, Value) else each and on(each) for each in self.inputs]
+        outputs = list(map(on, self.outputs))
+        return Step(self.op, self.kernel, inputs, outputs, self.in_place, self.call, self.body)
+
 
 def _values_in(entries: Sequence[Value | Sequence[Value | None] | None]) -> Sequence[Value]:
     """All values of the entries, in order; a list that holds just these is returned itself, as for most steps."""
@@ -120,6 +134,33 @@ class Steps:
     storage: Storage
     """Views with their sources, and new state with the old state that it is written over."""
 
+    def values(self) -> Iterator[Value]:
+        """All values but those of sub-blocks, each once."""
+        return chain(self.feeds, self.state, *[step.writes for step in self.steps])
+
+    def resized(self, types: Mapping[int, TensorType]) -> Steps | None:
+        """The same steps for other sizes, with new types by the `id` of old ones; what keeps its type is shared.
+
+        None if a sub-block reads or writes values of these types.
+        """
+        twins: dict[Value, Value] = {}
+        for value in self.values():
+            new = types.get(id(value.tensor_type))
+            if new is not None:
+                twins[value] = Value(value.name, new, value.origin)
+        get = twins.get
+        steps = [step.on(twins) for step in self.steps]
+        if any([twin.body is not None and twin is not step for step, twin in zip(self.steps, steps, strict=True)]):
+            return None
+        return Steps(
+            [get(value, value) for value in self.feeds],
+            [get(value, value) for value in self.state],
+            steps,
+            [get(value, value) for value in self.fetches],
+            {name: get(value, value) for name, value in self.new_state.items()},
+            Storage({get(value, value): get(other, other) for value, other in self.storage.shared.items()}),
+        )
+
     @cached_property
     def replaced_state(self) -> dict[str, Value]:
         """The part of the new state that is not written over the old one."""
@@ -157,6 +198,7 @@ def concretize(program: Program, feed_types: Mapping[str, TensorType]) -> None:
         If an operator does not accept the shapes; it names the operator, its inputs and the user's line.
     """
     block = program.global_block()
+    name_known_shapes(program)
     forget_types(program)
     for name, tensor_type in feed_types.items():
         if name in block.vars:
@@ -227,7 +269,7 @@ class _StepBuilder:
             new_state = {
                 name: value
                 for name, value in self.current.items()
-                if name in self.persistable and value.origin == "step"
+                if name in self.persistable and value.origin != "state"
             }
         result = Steps(self.feeds, self.state, steps, fetches, new_state, Storage(self.shared))
         return _with_updates_in_place(result) if updated else result
@@ -325,20 +367,23 @@ def _updates_last(steps: list[Step], names: Collection[str]) -> list[Step]:
 
 
 def _state_replaced_by(step: Step) -> dict[Value, Value]:
-    """Map each value that `step` writes to the state that it replaces; empty if it writes anything else."""
-    if not step.kernel.takes_out:
+    """Map each value that `step` writes to what it replaces: state, or beside state results of earlier steps.
+
+    Empty if it writes anything else.
+    """
+    if not step.kernel.takes_out or all([value.origin != "state" for value in step.reads]):
         return {}
-    old = {value.name: value for value in step.reads if value.origin == "state"}
-    if not old:
-        return {}
+    old = {value.name: value for value in step.reads if value.origin in ("state", "step")}
     replaced = {v: old[v.name] for v in step.writes if v.name in old and v.tensor_type == old[v.name].tensor_type}
-    return replaced if len(replaced) == len(step.writes) else {}
+    is_update = len(replaced) == len(step.writes) and any([value.origin == "state" for value in replaced.values()])
+    return replaced if is_update else {}
 
 
 def _with_updates_in_place(steps: Steps) -> Steps:
     """Let each of the last steps write over the state that it replaces, where nothing reads the old value later."""
     root = steps.storage.root
-    # Only an unbroken run of updates at the end: no kernel that may fail is to run behind a write over state.
+    # Only an unbroken run of updates at the end: no kernel that may fail is to run behind a write over state, but for
+    # an exchange of updated parts, which fails only where all ranks end.
     replaced_by: dict[Step, dict[Value, Value]] = {}
     for step in reversed(steps.steps):
         replaced = _state_replaced_by(step)
@@ -356,9 +401,16 @@ def _with_updates_in_place(steps: Steps) -> Steps:
         if value not in written:
             last_read[root(value)] = len(steps.steps)
     found, shared = list(steps.steps), dict(steps.storage.shared)
+    in_scope = set(steps.state)
+    """Values that lie in the arrays of the scope: state, and what was written over it."""
     for number, step in enumerate(found):
         replaced = replaced_by.get(step, {})
-        if replaced and all([last_read[old] == number for old in replaced.values()]):
+        if not replaced or any([last_read[old] != number for old in replaced.values()]):
+            continue
+        # New state written over another array than the scope's would be lost; a view may belong to anything.
+        elsewhere = [(new, old) for new, old in replaced.items() if old not in in_scope]
+        if not any([new.name in steps.new_state or old in shared for new, old in elsewhere]):
             found[number] = replace(step, in_place=True)
             shared.update(replaced)
+            in_scope.update([new for new, old in replaced.items() if old in in_scope])
     return replace(steps, steps=found, storage=Storage(shared))

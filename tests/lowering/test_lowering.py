@@ -377,6 +377,42 @@ def test_an_old_value_that_a_later_update_reads_is_not_written_over():
     assert in_place(steps_of(text.replace("Y=c", "Y=a"), [])) == ["b", "a"]
 
 
+@pytest.mark.parametrize(
+    ("first", "expected"),
+    [
+        ("w = sgd(Param=w, LearningRate=rate, Grad=g)", []),  # the second velocity waits for the first new w
+        ("w = scale(X=w) {scale=0.5}", ["w", "w"]),  # one array after the other
+    ],
+)
+def test_state_is_not_written_over_a_result_outside_of_the_scope(first, expected):
+    text = f"""
+        block 0
+          data x: float32[2]
+          persist w: float32[2]
+          persist velocity: float32[2]
+          persist rate: float32[1]
+          g: float32[2] = tanh(X=x)
+          {first}
+          h: float32[2] = {"tanh(X=w)" if first.startswith("w = sgd") else "relu(X=g)"}
+          ParamOut=w, VelocityOut=velocity = momentum(Param=w, Grad=h, Velocity=velocity, LearningRate=rate) {{mu=0.9}}
+    """
+    assert in_place(steps_of(text, [], x=float32(2))) == expected
+
+
+def test_a_view_of_state_is_not_written_over():
+    text = """
+        block 0
+          data x: float32[2]
+          persist w: float32[2, 1]
+          persist velocity: float32[2]
+          persist rate: float32[1]
+          Out=v: float32[2] = reshape2(X=w) {shape=[2]}
+          ParamOut=v, VelocityOut=velocity = momentum(Param=v, Grad=x, Velocity=velocity, LearningRate=rate) {mu=0.9}
+    """
+    steps = steps_of(text, ["v"], x=float32(2))
+    assert in_place(steps) == []
+
+
 # Generated source
 
 

@@ -4,54 +4,16 @@ from random import Random
 
 import numpy as np
 import pytest
+from plans_by_size import from_nothing, is_rewritten_again, planned, text
 
 import minigraph as fluid
 from minigraph import layers, unique_name
 from minigraph.errors import MinigraphError
 from minigraph.executor import plan as plans
-from minigraph.executor.plan import lower
 from minigraph.passes import LOWERING, Pass
 from minigraph.passes.base import Pipeline
 from minigraph.rewrite.random_programs.drawing import Hints, draw
-from minigraph.runtime.place import CPUPlace
 from minigraph.types import TensorType, VarKind, parse_type
-
-
-def planned(program, feed_types, fetch, like=None, passes=LOWERING):
-    """A plan, or the error of making it; names that passes make up do not depend on earlier ones."""
-    with unique_name.guard():
-        try:
-            return lower(program, feed_types, fetch, CPUPlace(), passes, like=like)
-        except MinigraphError as error:
-            return error
-
-
-def text(plan):
-    """All that a plan says."""
-    if isinstance(plan, MinigraphError):
-        return str(plan)
-    steps = [
-        f"{step.op}; {[str(value.tensor_type) for value in (*step.reads, *step.writes)]}; {step.in_place}"
-        for step in plan.steps.steps
-    ]
-    rest = plan.compiled.listing(), repr(plan.buffers.layout.places), repr((plan.must_copy, plan.state_must_copy))
-    return "\n".join([str(plan.program), *steps, *rest])
-
-
-@pytest.fixture
-def from_nothing(monkeypatch):
-    """Make a plan as if no dimension was open."""
-
-    def make(*args):
-        with monkeypatch.context() as patched:
-            patched.setattr(plans, "rewrite", lambda *_: None)
-            return planned(*args)
-
-    return make
-
-
-def is_rewritten_again(plan, like):
-    return plan.rewritten is not like.rewritten
 
 
 def types_of(drawn, rows):
@@ -66,7 +28,7 @@ def types_of(drawn, rows):
 
 
 @pytest.mark.parametrize("chunk", range(10))
-def test_plans_of_random_programs_equal_those_made_from_nothing(chunk, from_nothing):
+def test_plans_of_random_programs_equal_those_made_from_nothing(chunk):
     made = reused = 0
     for seed in range(20 * chunk, 20 * chunk + 20):
         random = Random(seed)
@@ -74,7 +36,7 @@ def test_plans_of_random_programs_equal_those_made_from_nothing(chunk, from_noth
         fetch = list(drawn.program.roots)
         first = planned(drawn.program, types_of(drawn, drawn.rows), fetch)
         assert text(first) == text(from_nothing(drawn.program, types_of(drawn, drawn.rows), fetch)), seed
-        if isinstance(first, MinigraphError) or first.rewritten is None:
+        if isinstance(first, MinigraphError) or first.source.rewritten is None:
             continue
         for rows in (random.randrange(1, 8), random.choice([8, 17, 64, 300])):
             types = types_of(drawn, rows)
@@ -146,7 +108,7 @@ def sub_blocks():
         (sub_blocks, {"x": ("float32", "b,4")}),
     ],
 )
-def test_plans_equal_those_made_from_nothing_at_every_size(build, shapes, from_nothing):
+def test_plans_equal_those_made_from_nothing_at_every_size(build, shapes):
     program, fetch = build()
 
     def types(batch, length):
@@ -252,3 +214,27 @@ def test_runs_with_several_sizes_agree_with_new_executors():
 
     executor = fluid.Executor()
     assert losses(lambda: executor) == losses(fluid.Executor)
+
+
+def test_plans_share_what_keeps_its_size():
+    program, _, loss = classifier()
+    first = planned(program, fed(8), [loss])
+    second = planned(program, fed(9), [loss], first)
+    assert second.source.own is None  # nobody has asked for the program
+    same = [a for a, b in zip(first.steps.steps, second.steps.steps, strict=True) if a is b]
+    assert {"adam", "merged_adam"} & {step.op.type for step in same}
+    assert second.buffers.flat is first.buffers.flat
+    rows = zip(first.compiled.instructions.rows, second.compiled.instructions.rows, strict=True)
+    assert all(a.arguments is b.arguments and (a.function is b.function or a.step is not b.step) for a, b in rows)
+
+
+def test_errors_tell_the_sizes_of_the_run():
+    program, startup, loss = classifier()
+    executor, scope = fluid.Executor(jit=False), fluid.Scope()
+    executor.run(startup, scope=scope)
+    for batch in (4, 5):
+        feed = {"x": np.zeros((batch, 32), "float32"), "label": np.zeros((batch, 1), "int64")}
+        executor.run(program, feed=feed, fetch_list=[loss], scope=scope)
+    feed["label"][:] = 10
+    with pytest.raises(MinigraphError, match=r"label: int64\[5, 1\]"):
+        executor.run(program, feed=feed, fetch_list=[loss], scope=scope)
