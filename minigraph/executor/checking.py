@@ -24,7 +24,7 @@ from minigraph.kernels.sparse_rows import SparseRows
 from minigraph.lowering.buffer_pool import Blocks
 from minigraph.lowering.codegen import Compiled
 from minigraph.lowering.flat_buffers import FlatView
-from minigraph.lowering.instructions import Function, Instruction
+from minigraph.lowering.instructions import Function, Instruction, Instructions
 from minigraph.lowering.memory_plan import BufferPlan
 from minigraph.lowering.steps import Step, Steps, Value
 from minigraph.runtime.place import Place
@@ -149,7 +149,16 @@ _STATE = _State()
 class Checked(Compiled):
     """A plan's function whose steps are checked."""
 
-    def __init__(self, steps: Steps, buffers: BufferPlan, place: Place, timed: bool, jit: bool, blocks: Blocks) -> None:
+    def __init__(
+        self,
+        steps: Steps,
+        buffers: BufferPlan,
+        place: Place,
+        timed: bool,
+        jit: bool,
+        blocks: Blocks,
+        like: Instructions | None = None,
+    ) -> None:
         super().__init__(steps, buffers, place, timed, jit, blocks)
         self.steps, self.buffers, self.place = steps, buffers, place
         self.root = root = buffers.storage.root
@@ -298,7 +307,7 @@ class _Run:
                 if old is not None:
                     yield value, old.pieces[0].array
             return
-        if step in self.plan.buffers.flat.free:
+        if step in self.plan.buffers.flat.free or step in self.plan.buffers.flat.over:
             for value in step.writes:
                 yield value, self._place_of(value)
             return
@@ -324,6 +333,8 @@ class _Run:
         if step.in_place and any(shared[value] is held.value for value in step.writes):
             return True
         if step in self.plan.buffers.outputs.over_input and step.inputs[0] is held.value:
+            return True
+        if step in self.plan.buffers.flat.over:
             return True
         return self.plan.root(held.value) in self.plan.leaving[number] and any(each.overlaps(held) for each in made)
 

@@ -4,25 +4,17 @@ from __future__ import annotations
 
 import enum
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from copy import copy
 from typing import Any, ClassVar
 
 from minigraph.errors import NotFoundError, ProgramError, WrongTypeError, suggest, warn
-from minigraph.executor.replicas import Replicas
+from minigraph.executor.replicas import GradientScaleStrategy, Replicas, Trainer
 from minigraph.ir import Program, Role
 from minigraph.passes import IN_ORDER, LEGALIZE, LOWERING, Pass, Pipeline
 from minigraph.runtime.place import Place, as_places, cpu_places
 from minigraph.runtime.scope import Scope
 from minigraph.support.public import public
-
-
-class GradientScaleStrategy(enum.Enum):
-    """Start value of the gradient of a loss on each of several devices."""
-
-    CoeffNumDevice = 0
-    One = 1
-    Customized = 2
 
 
 class ReduceStrategy(enum.Enum):
@@ -51,6 +43,9 @@ _WITHOUT_EFFECT: dict[str, Any] = {
     "enable_backward_optimizer_op_deps": True,
     "enable_inplace": True,
     "enable_sequential_execution": False,
+    "hierarchical_allreduce_inter_nranks": 0,
+    "nccl_comm_num": 1,
+    "use_hierarchical_allreduce": False,
     "fuse_all_optimizer_ops": False,
     "fuse_all_reduce_ops": True,
     "fuse_bn_act_ops": False,
@@ -67,19 +62,17 @@ _WITHOUT_EFFECT: dict[str, Any] = {
 _ONE_VALUE: dict[str, Any] = {
     "async_mode": False,
     "debug_graphviz_path": "",
-    "hierarchical_allreduce_inter_nranks": 0,
     "is_distribution": False,
     "mkldnn_enabled_op_types": set(),
-    "nccl_comm_num": 1,
-    "num_trainers": 1,
-    "trainer_id": 0,
-    "trainers_endpoints": [],
-    "use_hierarchical_allreduce": False,
 }
 """Fluid's fields that ask for what minigraph does not have."""
 
+_OF_RANKS: dict[str, Any] = {"num_trainers": 1, "trainer_id": 0, "trainers_endpoints": []}
+"""Fluid's fields that say which of several processes this one is."""
+
 _FIELDS = {
-    **_SWITCHES, **_WITHOUT_EFFECT, **_ONE_VALUE, "gradient_scale_strategy": GradientScaleStrategy.CoeffNumDevice,
+    **_SWITCHES, **_WITHOUT_EFFECT, **_ONE_VALUE, **_OF_RANKS,
+    "gradient_scale_strategy": GradientScaleStrategy.CoeffNumDevice,
 }  # fmt: skip
 
 
@@ -111,19 +104,22 @@ class BuildStrategy(_Strategy):
 
     Attributes
     ----------
-    merge_exchanges, unroll_recurrent, fold_constants, matmul_to_mul, clean_up, share_common_subexpressions : bool
-    merge_updates, shrink_in_update, fuse_mean_loss, free_addends, write_where_assigned, fuse_elementwise : bool
-        Run `MergeExchanges`, `UnrollRecurrent`, `FoldConstants`, `MatmulToMul`, `CleanUp`, `ShareCommonSubexpressions`,
-        `MergeUpdates`, `ShrinkInUpdate`, `FuseMeanLoss`, `FreeAddends`, `WriteWhereAssigned`, `FuseElementwise`; True
-        by default. They keep every bit.
+    merge_exchanges, unroll_recurrent, fold_constants, slice_rows, matmul_to_mul, clean_up : bool
+    share_common_subexpressions, merge_updates, shrink_in_update, fuse_mean_loss, free_addends : bool
+    write_where_assigned, fuse_elementwise : bool
+        Run `MergeExchanges`, `UnrollRecurrent`, `FoldConstants`, `SliceRows`, `MatmulToMul`, `CleanUp`,
+        `ShareCommonSubexpressions`, `MergeUpdates`, `ShrinkInUpdate`, `FuseMeanLoss`, `FreeAddends`,
+        `WriteWhereAssigned`, `FuseElementwise`; True by default. They keep every bit.
     transpose_into_matmul : bool
         Run `TransposeIntoMatmul`, which keeps every bit, too; False by default.
-    mean_of_all, find_cross_entropy, join_slices, split_products, scale_into_matmul, turn_transposes, skip_joins : bool
+    mean_of_all, find_normalizations, find_cross_entropy, multiply_powers, scale_by_constants : bool
+    broadcast_expanded, join_slices, split_products, scale_into_matmul, turn_transposes, skip_joins : bool
     merge_matmuls, merge_column_sums, merge_products, transpose_once : bool
-        Run `MeanOfAll`, `FindCrossEntropy`, `JoinSlices`, `SplitProducts`, `ScaleIntoMatmul`, `TurnTransposes` and
-        `SkipJoins`, which find what can be written more simply, and `MergeMatmuls`, `MergeColumnSums`, `MergeProducts`,
-        `TransposeOnce`, for weights that are used many times; True by default. They change the rounding, by as much as
-        each of them says.
+        Run `MeanOfAll`, `FindNormalizations`, `FindCrossEntropy`, `MultiplyPowers`, `ScaleByConstants`,
+        `BroadcastExpanded`, `JoinSlices`, `SplitProducts`, `ScaleIntoMatmul`, `TurnTransposes` and `SkipJoins`, which
+        find what can be written more simply, and `MergeMatmuls`, `MergeColumnSums`, `MergeProducts`, `TransposeOnce`,
+        for weights that are used many times; True by default. They change the rounding; the
+        docstring of each pass says by how much.
     fuse_softmax_cross_entropy : bool
         Run `FuseSoftmaxCrossEntropy`, which changes the rounding, too; False by default.
     enable_auto_fusion : bool
@@ -134,6 +130,11 @@ class BuildStrategy(_Strategy):
         Let an executor that compiles loops with numba do so, see `minigraph.kernels.jit`; True by default.
     cuda_graph : bool
         Let an executor that records CUDA graphs do so, see `minigraph.executor.cuda.graph_capture`; True by default.
+    gradient_scale_strategy : GradientScaleStrategy
+        Where the gradient of the loss begins with `CompiledProgram.with_data_parallel`: at 1 / number of ranks by
+        default, at 1, or at what is fed as ``loss@GRAD``.
+    num_trainers, trainer_id : int
+        Number of processes in which the program runs with `CompiledProgram.with_data_parallel`, and of this one.
 
     Raises
     ------
@@ -142,7 +143,7 @@ class BuildStrategy(_Strategy):
     WrongTypeError
         If a switch is set to anything but a bool.
     ProgramError
-        If a field asks for a feature that minigraph does not have, such as several trainers.
+        If a field asks for a feature that minigraph does not have, such as asynchronous updates.
 
     Warns
     -----
@@ -156,7 +157,8 @@ class BuildStrategy(_Strategy):
     >>> strategy.fuse_softmax_cross_entropy = True
     >>> strategy.fold_constants = False
     >>> [each.name for each in strategy.pipeline()]  # doctest: +NORMALIZE_WHITESPACE
-    ['FuseGlobalNorm', 'MergeExchanges', 'UnrollRecurrent', 'MeanOfAll', 'FindCrossEntropy', 'JoinSlices',
+    ['FuseGlobalNorm', 'MergeExchanges', 'UnrollRecurrent', 'OrderOperands', 'MeanOfAll', 'FindNormalizations',
+     'FindCrossEntropy', 'ScaleByConstants', 'MultiplyPowers', 'BroadcastExpanded', 'SliceRows', 'JoinSlices',
      'MatmulToMul', 'SplitProducts', 'CleanUp', 'ScaleIntoMatmul', 'TurnTransposes', 'ShareCommonSubexpressions',
      'FuseSoftmaxCrossEntropy', 'SkipJoins', 'MergeMatmuls', 'MergeColumnSums', 'MergeProducts', 'TransposeOnce',
      'MergeUpdates', 'ShrinkInUpdate', 'FuseMeanLoss', 'FreeAddends', 'RemoveDeadOps', 'WriteWhereAssigned',
@@ -183,12 +185,14 @@ class BuildStrategy(_Strategy):
             if value != _WITHOUT_EFFECT[name]:
                 warn(f"BuildStrategy.{name} = {value!r:.80} has no effect: minigraph "
                      "manages memory and scheduling itself")  # fmt: skip
+        elif name in _OF_RANKS:
+            if type(value) is not type(_OF_RANKS[name]) or (name == "num_trainers" and value < 1):
+                raise WrongTypeError(f"{name} must be like {_OF_RANKS[name]!r}, got {value!r:.80}")
         elif name == "gradient_scale_strategy":
-            # On one device the coefficient of the number of devices is one, too.
-            if value not in (GradientScaleStrategy.CoeffNumDevice, GradientScaleStrategy.One):
+            if not isinstance(value, GradientScaleStrategy):
                 raise ProgramError(
-                    f"gradient_scale_strategy must be CoeffNumDevice or One, got {value!r:.80}",
-                    hint="Scale the loss, or give target_gradients to fluid.gradients.",
+                    f"gradient_scale_strategy must be CoeffNumDevice, One or Customized, got {value!r:.80}",
+                    hint="Write fluid.BuildStrategy.GradientScaleStrategy.One, for example.",
                 )
         elif value != _ONE_VALUE[name]:
             raise ProgramError(
@@ -289,13 +293,16 @@ class CompiledProgram:
         self.is_data_parallel = False
         self.places: list[Place] = []
         """The one to run on, if it was given."""
-        self._replicas: Replicas | None = None
+        self._places: list[Place] | None = None
+        """Fluid's name of the places of its runs; as there, None before the first."""
+        self._replicas: Replicas | Trainer | None = None
         self._shared: CompiledProgram | None = None
         self._scope: Scope | None = None
 
     def _use(self, strategy: BuildStrategy) -> None:
         self.passes = strategy.pipeline()
-        self._scales_loss = strategy.gradient_scale_strategy is GradientScaleStrategy.CoeffNumDevice
+        self._gradient_of_loss = strategy.gradient_scale_strategy
+        self._trainers, self._trainer = (vars(strategy)[name] for name in ("num_trainers", "trainer_id"))
         # Compiled sums add in another order.
         self.jit = strategy.jit and not strategy.exact
         self.cuda_graph = strategy.cuda_graph
@@ -355,7 +362,10 @@ class CompiledProgram:
         self._check_loss(loss_name)
         if build_strategy is not None:
             self._use(build_strategy)
+        if not 0 <= self._trainer < self._trainers:
+            raise ProgramError(f"trainer_id must be from 0 to {self._trainers - 1}, got {self._trainer}")
         self.is_data_parallel, self.places, self._shared = True, given, share_vars_from
+        self._places = None
         return self
 
     def _check_loss(self, name: str | None) -> None:
@@ -373,13 +383,27 @@ class CompiledProgram:
                 hint=suggest(name, block.vars),
             )
 
-    def replicas_on(self, place: Place) -> Replicas | None:
-        """The program on all its places, for an executor on `place`; None if there is one place."""
-        if self._replicas is None and self.is_data_parallel:
-            places = self.places or (cpu_places() if place.kind == "cpu" else [place])
-            if len(places) > 1:
-                self._replicas = Replicas(self.program, places, self._scales_loss)
+    def replicas_on(self, place: Place) -> Replicas | Trainer | None:
+        """The program on all its places, for an executor on `place`; None if on one place it runs as it is."""
+        if self._places is None:
+            places = [place]
+            if self.is_data_parallel:
+                places = self.places or ([*cpu_places()] if place.kind == "cpu" else [place])
+                if self._trainers > 1:
+                    self._replicas = self._of_processes(places)
+                elif len(places) > 1 or self._gradient_of_loss is GradientScaleStrategy.Customized:
+                    self._replicas = Replicas(self.program, places, self._gradient_of_loss)
+            self._places = places
         return self._replicas
+
+    def _of_processes(self, places: Sequence[Place]) -> Trainer:
+        """The program of this process, one of `BuildStrategy.num_trainers`."""
+        if len(places) > 1:
+            raise ProgramError(
+                f"the program is for {self._trainers} processes with {len(places)} places each",
+                hint="Give one place, and start a process for each.",
+            )
+        return Trainer(self.program, self._trainers, self._trainer, self._gradient_of_loss)
 
     def scope_for(self, place: Place, scope: Scope) -> Scope:
         """The scope of a run on `place` that was given `scope`.

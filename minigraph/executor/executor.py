@@ -123,15 +123,17 @@ class Executor(Runner):
         names = names_in(fetch_list)
         if names is None:
             names = fetch_names(program, fetch_list)
+        numbers = None
         found = None if nonfinite_check.is_on else self._calls.find(self._subject(program, names), feed)
         if found is None or found[0].levels:
             fetch_names(program, fetch_list)
-            values = self._run(program, prepare_feed(program, feed, self.place), names, scope, then, return_numpy)
+            feeds = prepare_feed(program, feed, self.place, scope)
+            values = self._run(program, feeds, names, scope, then, return_numpy)
         elif self.place.kind == "cpu":
-            values = self._run_plan(*found, program, scope, then=then)
+            values, numbers = self._run_plan(*found, program, scope, then=then), found[0].numbers
         else:
             values = self._send_and_run(*found, program, scope, then)
-        return results_of(values, self.place, return_numpy, names)
+        return results_of(values, self.place, return_numpy, names, numbers)
 
     def _send_and_run(
         self, plan: Plan, fed: dict[str, Any], program: Program, scope: Scope, then: Callable[[], None] | None
@@ -252,7 +254,8 @@ class Executor(Runner):
             checking._rng = self._rng
             return checking._run(program, feeds, names, scope, then)
         events.runs(program, feeds, scope)
-        plan = self._plan(program, feeds, names)
+        known = self._calls.find(self._subject(program, names), feeds)
+        plan, feeds = (self._plan(program, feeds, names), feeds) if known is None else known
         if as_arrays:
             refuse_lengths(names, plan.levels)
         return with_lengths(self._run_plan(plan, feeds, program, scope, then=then), plan.levels)
@@ -373,12 +376,14 @@ class Executor(Runner):
                 program, types_of(feeds), names, self.place, self.passes,
                 jit=self.jit, blocks=self._blocks, check=self.check, like=self._calls.latest(subject),
             )  # fmt: skip
-            self._calls.add(subject, feeds, plan)
+            # State of unknown size has no value yet: with one, the plan is another, although the call is the same.
+            if not any(-1 in v.tensor_type.shape for v in plan.steps.state if not v.tensor_type.is_array):
+                self._calls.add(subject, feeds, plan)
         return plan
 
     def _blame(self, plan: Plan, error: Exception) -> MinigraphError:
         step = plan.compiled.failing_step(error.__traceback__)
-        return blame(error, step.op if step is not None else None)
+        return blame(error, plan.source.op_of(step) if step is not None else None)
 
     def _find_origin(self, plan: Plan, error: NonfiniteError, feeds: dict[str, Any], scope: Scope) -> MinigraphError:
         from minigraph.executor.nonfinite_origin import origin
@@ -386,16 +391,16 @@ class Executor(Runner):
         step = plan.compiled.failing_step(error.__traceback__)
         if step is None:
             return error
-        ops = list(plan.program.global_block().ops)
+        op, ops = plan.source.op_of(step), list(plan.program.global_block().ops)
         holders = {value.name: scope.find_var(value.name) for value in plan.steps.state}
         values = {**feeds, **{name: holder.value for name, holder in holders.items() if holder is not None}}
         first_names = plan.program.global_block().first_names
         values |= {first: feeds[name] for name, first in first_names.items() if name in feeds}
-        wanted = step.op.input("X")[step.op.attr("params").index(error.param)]
+        wanted = op.input("X")[op.attr("params").index(error.param)]
         # A copy, because the user may catch the error and run again: diagnosis must not change what is drawn then.
         rng = deepcopy(self._rng) if self.place.kind == "cpu" else self._rng
-        details = [origin(ops[: ops.index(step.op)], [wanted], values, self.place, rng)]
-        return explain(NonfiniteError(error.message, error.param, details=details), step.op, step.op.block)
+        details = [origin(ops[: ops.index(op)], [wanted], values, self.place, rng)]
+        return explain(NonfiniteError(error.message, error.param, details=details), op, op.block)
 
     def close(self) -> None:
         """Drop the plans and refuse further runs."""

@@ -2,39 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
 
 import numpy as np
 
 from minigraph.errors import FeedError, WrongTypeError, suggest, warn
-from minigraph.ir import Program, Variable
+from minigraph.ir import Block, Program, Variable
 from minigraph.lowering.lengths import fed_levels, level_name
 from minigraph.runtime.place import Place
-from minigraph.runtime.scope import LoDTensor, type_of
+from minigraph.runtime.scope import LoDTensor, Scope, is_rows, moved, type_of
+from minigraph.support.interrupts import is_interrupt
 from minigraph.types import TensorType, same_shape
 
+T = TypeVar("T")
 
-def prepare_feed(program: Program, feed: Any, place: Place) -> dict[str, Any]:
+
+def prepare_feed(program: Program, feed: Any, place: Place, scope: Scope | None = None) -> dict[str, Any]:
     """Arrays of the place by name, in order of the names, each checked against the variable it is for.
 
     Parameters
     ----------
     feed : mapping or a list holding one, or None
         Name to an array or what NumPy can make one of, a number or a list of numbers.
+    scope : Scope, optional
+        Holds persistable variables whose sizes only a run knows: a plan depends on them as on what is fed.
 
     Raises
     ------
     FeedError
         An unknown name, a shape that does not fit, or a dtype whose conversion would change values.
     """
-    if feed is None:
-        return {}
-    # Fluid's form for several places: a dictionary for each.
-    if isinstance(feed, list | tuple) and len(feed) == 1:
-        feed = feed[0]
-    if not isinstance(feed, Mapping):
-        raise WrongTypeError(f"feed must be a dict from names to arrays, got {type(feed).__name__}")
+    feed = feed_of_one(feed)
     block = program.global_block()
     arrays = {}
     for name, value in feed.items():
@@ -47,8 +46,60 @@ def prepare_feed(program: Program, feed: Any, place: Place) -> dict[str, Any]:
         arrays[name] = _as_array(var, value, place)
         if isinstance(value, LoDTensor):
             arrays.update(_lengths(name, value))
+    if scope is not None:
+        arrays.update(_state_of_any_size(block, arrays, scope, place))
     # In one order, because the order is part of the key of a plan.
     return dict(sorted(arrays.items()))
+
+
+def with_batches(
+    program: Program,
+    feeds: list[dict[str, Any]],
+    run: Callable[[list[dict[str, Any]], Callable[[], None]], T],
+) -> T:
+    """Run on the feed of each place and batches of the program's loaders, by ``run(feeds, go_on)``.
+
+    `run` calls ``go_on()`` when it has stored its results: then the loaders drop the batches.
+    """
+    for loader in program.loaders:
+        feeds = loader.fill(feeds)
+
+    def go_on() -> None:
+        for loader in program.loaders:
+            loader.go_on()
+
+    try:
+        return run(feeds, go_on)
+    except Exception as error:
+        # A batch that makes a run fail is gone; after an interrupt the same batch comes again.
+        if not is_interrupt(error):
+            go_on()
+        raise
+
+
+def _state_of_any_size(block: Block, fed: Mapping[str, Any], scope: Scope, place: Place) -> dict[str, Any]:
+    """Values in `scope` of persistable variables whose sizes are not declared, with their lengths."""
+    names = {
+        name for name, var in block.vars.items()
+        if var.persistable and name not in fed and var.shape is not None and (-1 in var.shape or var.lod_level)
+    }  # fmt: skip
+    arrays = {}
+    for name in sorted(_needed(block, names)):
+        holder = scope.find_var(name)
+        if holder is not None and holder.value is not None and not is_rows(holder.value):
+            _check_shape(block.vars[name], holder.value.shape)
+            arrays[name] = moved(holder.value, holder.place, place)
+            arrays.update(_lengths(name, LoDTensor(holder)))
+    return arrays
+
+
+def _needed(block: Block, names: set[str]) -> set[str]:
+    """Those of `names` that no operator writes before one reads them."""
+    found, left = set(names), set(names)
+    for op in block.ops if names else ():
+        left.difference_update(op.input_arg_names)
+        found.difference_update(left.intersection(op.output_arg_names))
+    return found
 
 
 def _lengths(name: str, tensor: LoDTensor) -> dict[str, Any]:
@@ -60,6 +111,15 @@ def _lengths(name: str, tensor: LoDTensor) -> dict[str, Any]:
             hint="Set the lengths after the array: tensor.set_recursive_sequence_lengths([[...]]).",
         )
     return {level_name(name, level): np.array(offsets, np.int64) for level, offsets in enumerate(tensor.lod())}
+
+
+def feed_of_one(feed: Any) -> Mapping[str, Any]:
+    """Return the feed of one place as a mapping; given None, a mapping, or a list of one mapping as fluid allows."""
+    if isinstance(feed, list | tuple) and len(feed) == 1:
+        feed = feed[0]
+    if feed is not None and not isinstance(feed, Mapping):
+        raise WrongTypeError(f"feed must be a dict from names to arrays, got {type(feed).__name__}")
+    return feed or {}
 
 
 def types_of(feeds: Mapping[str, Any]) -> dict[str, TensorType]:
@@ -86,7 +146,7 @@ def _as_array(var: Variable, value: Any, place: Place) -> Any:
             "program knows no masks",
             hint="Feed array.filled(0.0), or the mask beside it, or array.data to ignore the mask.",
         )
-    if isinstance(value, np.ndarray) or hasattr(value, "__cuda_array_interface__"):
+    if type(value) is np.ndarray or hasattr(value, "__cuda_array_interface__"):
         array = value
     elif hasattr(value, "__array__"):
         array = np.asarray(value)
@@ -157,13 +217,18 @@ def _unchanged(array: Any, dtype: np.dtype[Any]) -> Any:
 
 
 def _check_shape(var: Variable, shape: tuple[int, ...]) -> None:
-    """Raise unless the declared shape fits; for `layers.data`, warn: operators may accept another, as in fluid."""
+    """Raise unless the declared shape fits.
+
+    Warn where operators may accept another shape and fluid leaves it to them: always for `layers.data`, and for `data`
+    where the last dimensions are missing, as when a label [None, 1] is fed as a vector.
+    """
     declared = var.shape
     assert declared is not None
     if same_shape(shape, declared):
         return
     message = f"{var.name} is declared {list(declared)} but {list(shape)} was fed"
-    if var.need_check_feed or not var.is_data:
+    lacks_last = var.is_data and len(shape) > 0 and same_shape(shape, declared[: len(shape)])
+    if not lacks_last and (var.need_check_feed or not var.is_data):
         raise FeedError(
             message, details=[f"declared {var}"], hint="-1 stands for any size; the other dimensions must be equal."
         )

@@ -4,17 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import islice
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from minigraph.errors import ExecutionError, NotFoundError, ProgramError, WrongTypeError, caller_site, suggest
 from minigraph.ir import Program, Variable
+from minigraph.runtime.one_element import for_user
 from minigraph.runtime.place import Place
 from minigraph.runtime.scope import LoDTensor, Scope, ScopeVariable, SelectedRows, global_scope, is_rows
+from minigraph.support.public import public
 from minigraph.types import VarKind
 
 _ARRAY = {np.ndarray}
+_FEW = 8
+"""Minimum number of results that are looked at by functions written in C."""
+_is_row_major = attrgetter("flags.c_contiguous")
 
 
 def fetch_names(program: Program, fetch_list: Any) -> tuple[str, ...]:
@@ -76,10 +82,20 @@ def _owner(value: Any) -> int:
     return id(array if base is None else base)
 
 
-def results_of(values: list[Any], place: Place, return_numpy: bool, names: tuple[str, ...]) -> list[Any]:
-    """Results of a run for fetched values, each the caller's own; arrays are in row-major order, as in fluid."""
+def results_of(
+    values: list[Any], place: Place, return_numpy: bool, names: tuple[str, ...], numbers: Sequence[int] | None = None
+) -> list[Any]:
+    """Results of a run for fetched values, each the caller's own; arrays are in row-major order, as in fluid.
+
+    `numbers` are the positions of the values that may have one element; None if each may.
+    """
     if return_numpy and place.kind == "cpu" and set(map(type, values)) <= _ARRAY:
-        return [value if value.flags.c_contiguous else value.copy() for value in values]
+        # A loop in Python over a thousand results takes as long as the rest; for a few it is faster.
+        if numbers is None or len(values) < _FEW or not all(map(_is_row_major, values)):
+            return [value if value.flags.c_contiguous and value.size != 1 else for_user(value) for value in values]
+        for position in numbers:
+            values[position] = for_user(values[position])
+        return values
     return [_result(value, place, return_numpy, name) for name, value in zip(names, values, strict=True)]
 
 
@@ -110,7 +126,7 @@ def refuse_lengths(names: Sequence[str], levels: Sequence[Any]) -> None:
 
 
 def fetch_var(name: str | Variable, scope: Scope | None = None, return_numpy: bool = True) -> Any:
-    """The value that a scope, by default the current one, holds for a variable.
+    """The value that a scope, by default the current one, holds for a variable; a handle on it unless `return_numpy`.
 
     Raises
     ------
@@ -125,7 +141,18 @@ def fetch_var(name: str | Variable, scope: Scope | None = None, return_numpy: bo
             f"the scope has no value of {key!r}", site=caller_site(),
             hint=suggest(key, scope.local_var_names()) or "Only persistable variables keep a value after a run.",
         )  # fmt: skip
-    return _result(found.value, found.place, return_numpy, key)
+    return _result(found.value, found.place, True, key) if return_numpy else found.get_tensor()
+
+
+@public
+def as_numpy(tensor: LoDTensor | list[Any]) -> Any:
+    """The array of a tensor without lengths of sequences; of a list of tensors the list of theirs."""
+    if isinstance(tensor, list):
+        return [as_numpy(each) for each in tensor]
+    if not isinstance(tensor, LoDTensor):
+        raise WrongTypeError(f"as_numpy takes a LoDTensor or a list of them, got {type(tensor).__name__}")
+    refuse_lengths(["the tensor"], [tensor.lod()])
+    return np.array(tensor)
 
 
 def _result(value: Any, place: Place, return_numpy: bool, name: str) -> Any:
@@ -141,7 +168,7 @@ def _result(value: Any, place: Place, return_numpy: bool, name: str) -> Any:
     if is_rows(value):
         return SelectedRows(ScopeVariable(name, value, place))
     if return_numpy:
-        return np.asarray(place.to_host(value), order="C")
+        return for_user(place.to_host(value))
     return LoDTensor(ScopeVariable(name, value, place))
 
 

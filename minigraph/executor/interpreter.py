@@ -73,7 +73,7 @@ class Interpreter(Runner):
             self._legalize(private)
         block = private.global_block()
         values = dict(feeds)
-        written: set[str] = set()
+        written = set(feeds)
 
         def read(name: str) -> Any:
             if name not in values:

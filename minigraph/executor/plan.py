@@ -2,41 +2,75 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import chain
 
 from minigraph.executor import profiler
 from minigraph.executor.state_binding import Binding
-from minigraph.ir import Program
+from minigraph.ir import Operator, Program
 from minigraph.ir.verifier import verify_rewritten
 from minigraph.lowering.buffer_pool import Blocks
 from minigraph.lowering.codegen import Compiled, generate
-from minigraph.lowering.flat_buffers import form_flat_buffers
+from minigraph.lowering.flat_buffers import flat_buffers_like, form_flat_buffers
 from minigraph.lowering.lengths import Names, carry_lengths, has_lengths
 from minigraph.lowering.memory_plan import BufferPlan, plan_buffers
 from minigraph.lowering.output_buffers import plan_outputs
 from minigraph.lowering.prune import prune
 from minigraph.lowering.rewritten import Rewritten, rewrite
-from minigraph.lowering.steps import Steps, concretize, to_steps
+from minigraph.lowering.steps import Step, Steps, concretize, to_steps
 from minigraph.passes import LOWERING, FuseGlobalNorm, events
 from minigraph.passes.base import Pass, Pipeline
 from minigraph.passes.rules import Rule, Rules
 from minigraph.runtime.place import Place
 from minigraph.support.gc_pause import without_collector
 from minigraph.support.undo import unnoted
-from minigraph.types import TensorType
+from minigraph.types import TensorType, product
 
 Watch = Callable[[str, Program], None]
 """Sees the name of a stage and the program after it."""
 
 
 @dataclass(frozen=True, eq=False)
+class Source:
+    """The rewritten program that a plan is made of.
+
+    Attributes
+    ----------
+    rewritten : Rewritten or None
+        The program before its sizes became numbers; None if it holds for one feed alone.
+    types : sequence of TensorType
+        Types in the place of those with open sizes, see `Rewritten`.
+    own : Program or None
+        The program with these types; None if it was not needed, because the plan has the steps of another one.
+    """
+
+    rewritten: Rewritten | None
+    types: Sequence[TensorType]
+    own: Program | None
+
+    @cached_property
+    def program(self) -> Program:
+        if self.own is not None:
+            return self.own
+        assert self.rewritten is not None
+        return self.rewritten.program_of(self.types)
+
+    def op_of(self, step: Step) -> Operator:
+        """The operator of a step in `program`, with the types of this plan."""
+        block = step.op.block
+        if self.own is not None or step.op not in block.ops:  # an operator of control flow has a stand-in
+            return step.op
+        return self.program.blocks[block.idx].ops[block.ops.index(step.op)]
+
+
+@dataclass(frozen=True, eq=False)
 class Plan:
     """A program lowered for one feed signature, one list of fetches and one place."""
 
-    program: Program
-    """The executor's private copy after all rewrites."""
+    source: Source
+    """The program after all rewrites."""
     steps: Steps
     buffers: BufferPlan
     compiled: Compiled
@@ -48,10 +82,19 @@ class Plan:
     """Names of the state that a run updates in place."""
     draws: bool
     """Whether a run draws random numbers from the executor's generator."""
-    rewritten: Rewritten | None
-    """The program before its sizes became numbers; None if it holds for this feed alone."""
     levels: tuple[int, ...]
     """Number of levels of each fetch, whose lengths are fetched behind all others; empty if none has any."""
+
+    @cached_property
+    def numbers(self) -> Sequence[int]:
+        """Positions of the fetches that may have one element."""
+        fetches = enumerate(self.steps.fetches)
+        return [i for i, value in fetches if not value.has_known_size or product(value.tensor_type.shape) == 1]
+
+    @property
+    def program(self) -> Program:
+        """The executor's private copy after all rewrites."""
+        return self.source.program
 
 
 @unnoted
@@ -89,33 +132,57 @@ def lower(
         If the program cannot run with these feeds and fetches; the errors of the stages say why.
     """
     is_watched = watch is not None or passes.hook is not None or bool(events.observers)
-    # Unless somebody has to see each pass, `prune` does not even copy the operators that this one removes: that saves a
-    # sixth of the first run of a clip.
-    fuse_norms = not is_watched and FuseGlobalNorm() in passes
-    rewritten = private = None
     levels: Sequence[Names] = ()
-    if not is_watched and all(map(_is_own, passes)) and not has_lengths(program, feed_types):
-        rewritten = None if like is None else like.rewritten
-        private = None if rewritten is None else rewritten.program_for(feed_types)
-        if private is None:
-            rewritten = rewrite(program, feed_types, fetch_names, passes, fuse_norms)
-            private = None if rewritten is None else rewritten.program
-    if private is None:
-        private, levels = _rewritten_for(program, feed_types, fetch_names, passes, fuse_norms, watch)
-    steps = to_steps(private, list(feed_types), [*fetch_names, *chain(*levels)], place.kind)
-    flat = form_flat_buffers(steps)
+    if is_watched or not all(map(_is_own, passes)) or has_lengths(program, feed_types):
+        private, levels = _rewritten_for(program, feed_types, fetch_names, passes, not is_watched, watch)
+        source = Source(None, (), private)
+    else:
+        source = _source(program, feed_types, fetch_names, passes, like)
+    # Checks, and what looks at plans for a GPU, read the types of the operators themselves.
+    steps = None if like is None or check or place.kind != "cpu" else _resized(like, source, feed_types)
+    if steps is None:
+        like, source = None, replace(source, own=source.program)
+        steps = to_steps(source.program, list(feed_types), [*fetch_names, *chain(*levels)], place.kind)
+    flat = form_flat_buffers(steps) if like is None else flat_buffers_like(like.buffers.flat, like.steps, steps)
     buffers = plan_buffers(steps, flat, plan_outputs(steps, flat, place, jit))
     kind = Compiled
     if check:
         from minigraph.executor.checking import Checked as kind  # what few runs need is not imported by all
-    compiled = generate(steps, buffers, place, profiler.is_active(place), jit, blocks, kind)
+    earlier = None if like is None else like.compiled.instructions
+    compiled = generate(steps, buffers, place, profiler.is_active(place), jit, blocks, kind, earlier)
     written_over = tuple(name for name in steps.new_state if name not in steps.replaced_state)
     binding = Binding(steps, flat, compiled.state, buffers.outputs.to_scope, place)
     counts = tuple(map(len, levels)) if any(levels) else ()
     return Plan(
-        private, steps, buffers, compiled, binding, *_copies(steps, buffers), written_over, _draws(steps), rewritten,
-        counts,
-    )  # fmt: skip
+        source, steps, buffers, compiled, binding, *_copies(steps, buffers), written_over, _draws(steps), counts
+    )
+
+
+def _source(
+    program: Program, feed_types: dict[str, TensorType], fetch_names: Sequence[str], passes: Pipeline, like: Plan | None
+) -> Source:
+    """The rewritten program of `like`, if the sizes of this feed make no difference; else that of `program`."""
+    found = None if like is None else like.source.rewritten
+    types = None if found is None else found.types_for(feed_types)
+    if types is not None:
+        return Source(found, types, None)
+    # `prune` does not even copy the operators that this pass removes: that saves a sixth of the first run of a clip.
+    fuse_norms = FuseGlobalNorm() in passes
+    found = rewrite(program, feed_types, fetch_names, passes, fuse_norms)
+    if found is not None:
+        return Source(found, found.types, found.program)
+    return Source(None, (), _rewritten_for(program, feed_types, fetch_names, passes, fuse_norms)[0])
+
+
+def _resized(like: Plan, source: Source, feed_types: Mapping[str, TensorType]) -> Steps | None:
+    """The steps of `like` for the types of `source`; None if they have to be made anew."""
+    rewritten = like.source.rewritten
+    if source.own is not None or rewritten is None or not rewritten.is_flat:
+        return None
+    if [value.name for value in like.steps.feeds] != list(feed_types):
+        return None
+    pairs = zip(like.source.types, source.types, strict=True)
+    return like.steps.resized({id(old): new for old, new in pairs})
 
 
 def _rewritten_for(
@@ -124,7 +191,7 @@ def _rewritten_for(
     fetch_names: Sequence[str],
     passes: Pipeline,
     fuse_norms: bool,
-    watch: Watch | None,
+    watch: Watch | None = None,
 ) -> tuple[Program, Sequence[Names]]:
     """Rewrite a copy of `program` for this feed alone, in view of whoever watches; with the levels of each fetch."""
     private = events.copied(program, prune(program, list(feed_types), fetch_names, fuse_norms), "prune")

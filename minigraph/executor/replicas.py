@@ -1,22 +1,40 @@
-"""Runs on several places: each place has a part of the batch and its own state, and gradients are summed."""
+"""Runs on several ranks: each has its part of the batch and its own state, and gradients are summed."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import enum
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import accumulate, chain
 from typing import Any, Protocol
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakSet
 
 import numpy as np
 
-from minigraph.errors import FeedError
-from minigraph.executor.feeds import prepare_feed
-from minigraph.ir import Program, Role
-from minigraph.passes import GradAllReduce
+from minigraph.errors import ExecutionError, FeedError
+from minigraph.executor.feeds import feed_of_one, prepare_feed, with_batches
+from minigraph.ir import Program, Role, VarKind
+from minigraph.passes.collective import GradAllReduce, broadcast, feed_gradients_of_losses
 from minigraph.runtime.place import Place
 from minigraph.runtime.scope import LoDTensor, Scope, ScopeVariable, SelectedRows
+from minigraph.support.communicator import check_size, current
 from minigraph.support.simulated_ranks import run_ranks
+
+
+class GradientScaleStrategy(enum.Enum):
+    """Start value of the gradient of a loss on each place: 1 / their number, 1, or what is fed as ``loss@GRAD``."""
+
+    CoeffNumDevice = 0
+    One = 1
+    Customized = 2
+
+
+def prepare_gradients(program: Program, ranks: int, strategy: GradientScaleStrategy) -> None:
+    """Sum the gradients of a training program over ranks, and let that of the loss begin as `strategy` says."""
+    GradAllReduce(ranks, scales_loss=strategy is GradientScaleStrategy.CoeffNumDevice).apply(program)
+    if strategy is GradientScaleStrategy.Customized:
+        feed_gradients_of_losses(program)
 
 
 class Runs(Protocol):
@@ -29,7 +47,7 @@ class Runs(Protocol):
 
 @dataclass
 class _State:
-    """What the replicas of one scope keep between runs."""
+    """State that the replicas of one scope keep between runs."""
 
     scopes: list[Scope]
     """Of each place; the first is the caller's."""
@@ -37,10 +55,86 @@ class _State:
     """Changes of the caller's scope after the latest run."""
 
 
-class Replicas:
+class _Rewritten:
+    """A program, and what it becomes on one of several ranks."""
+
+    def __init__(self, program: Program, ranks: int, gradient_of_loss: GradientScaleStrategy) -> None:
+        self._program = program
+        self._ranks = ranks
+        self._gradient_of_loss = gradient_of_loss
+        self._twin: tuple[int, Program] | None = None
+
+    def _rewritten(self) -> Program:
+        """The program with sums of its gradients, made again when the user has changed it."""
+        if self._twin is None or self._twin[0] != self._program.version:
+            twin = self._program.clone()
+            twin.loaders.clear()  # their batches are fed
+            if any(op.role & Role.BACKWARD for op in twin.global_block().ops):
+                prepare_gradients(twin, self._ranks, self._gradient_of_loss)
+            self._twin = self._program.version, twin
+        return self._twin[1]
+
+
+class Trainer(_Rewritten):
+    """A program in one of several processes, each of which has one place, as `BuildStrategy.num_trainers` asks for.
+
+    As in Paddle, gradients are summed over the processes, and all start with the values of the first one.
+
+    Parameters
+    ----------
+    program : Program
+    trainers : int
+        Number of processes.
+    trainer : int
+        Number of this one.
+    gradient_of_loss : GradientScaleStrategy
+        Where the gradient of the loss begins.
+    """
+
+    def __init__(self, program: Program, trainers: int, trainer: int, gradient_of_loss: GradientScaleStrategy) -> None:
+        super().__init__(program, trainers, gradient_of_loss)
+        self._trainer = trainer
+        self._started: WeakSet[Scope] = WeakSet()
+
+    def run(self, executor: Runs, feed: Any, names: Any, scope: Scope, return_numpy: bool) -> list[list[Any]]:
+        """Fetches of this process, as by `Replicas.run`.
+
+        Raises
+        ------
+        ExecutionError
+            If other processes run than the strategy says.
+        """
+        check_size(self._ranks)
+        if self._trainer != current().rank:
+            raise ExecutionError(f"trainer_id is {self._trainer}, but this is rank {current().rank}")
+        program = self._rewritten()
+        if scope not in self._started:
+            executor.run(_broadcast(program, scope), None, [], scope=scope, return_numpy=return_numpy)
+            self._started.add(scope)
+
+        def run(feeds: Sequence[dict[str, Any]], go_on: Callable[[], None]) -> list[list[Any]]:
+            found = executor.run(program, feeds[0], names, scope=scope, return_numpy=return_numpy)
+            go_on()
+            return [found]
+
+        return with_batches(self._program, [dict(feed_of_one(feed))], run)
+
+
+def _broadcast(program: Program, scope: Scope) -> Program:
+    """A program that gives the values that `program` keeps in the scope those of rank 0."""
+    found = Program()
+    for name, var in sorted(program.global_block().vars.items()):
+        holder = scope.find_var(name) if var.persistable and var.kind is VarKind.LOD_TENSOR else None
+        if holder is not None and holder.value is not None:
+            found.global_block().create_var(name=name, shape=var.shape, dtype=var.dtype, persistable=True)
+    broadcast(found, list(found.global_block().vars.values()), rings=1)
+    return found
+
+
+class Replicas(_Rewritten):
     """A program on several places.
 
-    As Paddle's ParallelExecutor has it: the gradient of the loss is divided by the number of places, each gradient of a
+    As Paddle's ParallelExecutor has it: the gradient of the loss begins as `gradient_of_loss` says, each gradient of a
     parameter is summed over the places, and each place makes its own updates. Statistics of batch norm are those of the
     place's part of the batch; those of the first place stay in the caller's scope.
 
@@ -48,16 +142,13 @@ class Replicas:
     ----------
     program : Program
     places : sequence of Place
-        At least two.
-    scales_loss : bool
-        Whether to divide the gradient of the loss.
+    gradient_of_loss : GradientScaleStrategy
+        Where the gradient of the loss begins.
     """
 
-    def __init__(self, program: Program, places: Sequence[Place], scales_loss: bool) -> None:
-        self._program = program
+    def __init__(self, program: Program, places: Sequence[Place], gradient_of_loss: GradientScaleStrategy) -> None:
+        super().__init__(program, len(places), gradient_of_loss)
         self._places = places
-        self._scales_loss = scales_loss
-        self._twin: tuple[int, Program] | None = None
         self._states: WeakKeyDictionary[Scope, _State] = WeakKeyDictionary()
         self._executors: WeakKeyDictionary[Runs, list[Runs]] = WeakKeyDictionary()
 
@@ -80,7 +171,22 @@ class Replicas:
             If there are fewer samples than places.
         """
         program = self._rewritten()
-        feeds = self._divided(feed)
+        return with_batches(
+            self._program,
+            self._divided(feed),
+            lambda feeds, go_on: self._run_fed(executor, program, feeds, names, scope, return_numpy, go_on),
+        )
+
+    def _run_fed(
+        self,
+        executor: Runs,
+        program: Program,
+        feeds: Sequence[dict[str, Any]],
+        names: Any,
+        scope: Scope,
+        return_numpy: bool,
+        then: Callable[[], None],
+    ) -> list[list[Any]]:
         state = self._states.get(scope)
         if state is None:
             state = self._states[scope] = _State([scope, *(Scope() for _ in self._places[1:])])
@@ -97,16 +203,8 @@ class Replicas:
 
         found = run_ranks([partial(run, rank) for rank in range(len(self._places))])
         state.seen = _changes(scope)
+        then()
         return found
-
-    def _rewritten(self) -> Program:
-        """The program with sums of its gradients, made again when the user has changed it."""
-        if self._twin is None or self._twin[0] != self._program.version:
-            twin = self._program.clone()
-            if any(op.role & Role.BACKWARD for op in twin.global_block().ops):
-                GradAllReduce(len(self._places), scales_loss=self._scales_loss).apply(twin)
-            self._twin = self._program.version, twin
-        return self._twin[1]
 
     def _copy_state(self, program: Program, state: _State) -> None:
         """Give every place what the first place's scope holds."""
@@ -119,7 +217,7 @@ class Replicas:
                     scope.var(var.name).replace(holder.value.copy(), holder.place, keep_old=False)
 
     def _divided(self, feed: Any) -> list[dict[str, Any]]:
-        """What each place is fed."""
+        """The feed of each place."""
         count = len(self._places)
         if isinstance(feed, list | tuple):
             if len(feed) != count:
@@ -127,28 +225,65 @@ class Replicas:
                     f"a list of {len(feed)} feeds is given for {count} places",
                     hint="Give a dict for each place, or one dict to be divided among them.",
                 )
-            return [prepare_feed(self._program, each, place) for each, place in zip(feed, self._places, strict=True)]
+            return [self._checked(each, place) for each, place in zip(feed, self._places, strict=True)]
         parts: list[dict[str, Any]] = [{} for _ in range(count)]
-        for name, array in prepare_feed(self._program, feed, self._places[0]).items():
-            pieces = [array] * count
-            if not self._program.global_block().vars[name].persistable:
-                pieces = _pieces(name, array, count)
+        for name, value in feed_of_one(feed).items():
+            var = self._program.global_block().vars.get(name)
+            pieces = [value] * count
+            if var is not None and not var.persistable:
+                is_array = isinstance(value, np.ndarray) or _has_sequences(value)
+                pieces = _pieces(
+                    name, value if is_array else self._checked({name: value}, self._places[0])[name], count
+                )
             for part, piece in zip(parts, pieces, strict=True):
                 part[name] = piece
-        return parts
+        # What is declared is what one place gets.
+        return [self._checked(part, place) for part, place in zip(parts, self._places, strict=True)]
+
+    def _checked(self, feed: Any, place: Place) -> dict[str, Any]:
+        """The arrays that are fed, and tensors where they have sequences."""
+        given = feed_of_one(feed)
+        arrays = prepare_feed(self._program, feed, place)
+        return {name: given[name] if _has_sequences(given[name]) else arrays[name] for name in given}
+
+
+def _has_sequences(value: Any) -> bool:
+    return isinstance(value, LoDTensor) and bool(value.lod())
 
 
 def _pieces(name: str, array: Any, count: int) -> list[Any]:
-    """An array divided along its first dimension, as Paddle divides it: all parts but the last have as many rows."""
-    rows = array.shape[0] if array.ndim else 0
-    step = max(1, -(-rows // count))
-    pieces = [array[begin : begin + step] for begin in range(0, rows, step)]
-    if len(pieces) < count:
-        raise FeedError(
-            f"{name} has {rows} rows, which {count} places divide into {len(pieces)} parts of up to {step}",
-            hint=f"Feed a multiple of {count} rows, or give fewer places.",
-        )
+    """An array divided along its first dimension, a tensor with sequences between sequences of its first level.
+
+    As Paddle divides it: all parts but the last have as many rows or sequences.
+    """
+    if not _has_sequences(array):
+        return [array[begin:end] for begin, end in _bounds(name, array.shape[0] if array.ndim else 0, "rows", count)]
+    lod, pieces = array.lod(), []
+    for begin, end in _bounds(name, len(lod[0]) - 1, "sequences", count):
+        levels = []
+        for offsets in lod:
+            levels.append([each - offsets[begin] for each in offsets[begin : end + 1]])
+            begin, end = offsets[begin], offsets[end]
+        pieces.append(_tensor(np.asarray(array)[begin:end], levels))
     return pieces
+
+
+def _bounds(name: str, size: int, what: str, count: int) -> list[tuple[int, int]]:
+    """Return the offsets at which the parts of a batch begin and end."""
+    step = max(1, -(-size // count))
+    found = [(begin, min(begin + step, size)) for begin in range(0, size, step)]
+    if len(found) < count:
+        raise FeedError(
+            f"{name} has {size} {what}, which {count} places divide into {len(found)} parts of up to {step}",
+            hint=f"Feed a multiple of {count} {what}, or give fewer places.",
+        )
+    return found
+
+
+def _tensor(array: Any, lod: Sequence[Sequence[int]]) -> LoDTensor:
+    tensor = LoDTensor(ScopeVariable("the tensor", array))
+    tensor.set_lod(lod)
+    return tensor
 
 
 def _changes(scope: Scope) -> tuple[int, int]:
@@ -163,4 +298,7 @@ def merged(values: Sequence[Any]) -> Any:
     if isinstance(first, SelectedRows):
         return list(values)
     joined = np.concatenate([np.atleast_1d(each) for each in values])
-    return LoDTensor(ScopeVariable("the tensor", joined)) if isinstance(first, LoDTensor) else joined
+    if not isinstance(first, LoDTensor):
+        return joined
+    lengths = zip(*[each.recursive_sequence_lengths() for each in values], strict=True)
+    return _tensor(joined, [[0, *accumulate(chain(*level))] for level in lengths])

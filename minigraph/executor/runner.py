@@ -8,14 +8,14 @@ from typing import Any
 
 from minigraph.errors import EOFException, ProgramError, WrongTypeError
 from minigraph.executor.compiled_program import CompiledProgram
-from minigraph.executor.feeds import prepare_feed
+from minigraph.executor.feeds import feed_of_one, prepare_feed, with_batches
 from minigraph.executor.fetches import fetch_names, results_of
 from minigraph.executor.replicas import merged
 from minigraph.ir import Program
 from minigraph.ir.default_programs import default_main_program
 from minigraph.runtime.place import CPUPlace, Place
 from minigraph.runtime.scope import Scope, global_scope
-from minigraph.support.interrupts import is_interrupt
+from minigraph.support.communicator import in_order, sums_in_order
 from minigraph.support.public import public
 
 
@@ -112,22 +112,16 @@ class Runner(ABC):
         """Run a program on what is fed and on a batch of each of its loaders."""
         if not isinstance(scope, Scope):
             raise WrongTypeError(f"scope must be a Scope, got {scope!r:.80}", hint="Leave it out for the global scope.")
+        if program.is_exact and not sums_in_order():
+            with in_order():
+                return self._run_loaded(program, feed, fetch_list, scope, return_numpy)
         if not program.loaders:
             return self._run_fed(program, feed, fetch_list, scope, return_numpy)
-        for loader in program.loaders:
-            feed = loader.fill(feed)
-
-        def go_on() -> None:
-            for loader in program.loaders:
-                loader.go_on()
-
-        try:
-            return self._run_fed(program, feed, fetch_list, scope, return_numpy, then=go_on)
-        except Exception as error:
-            # A batch that makes a run fail is gone; after an interrupt the same batch comes again.
-            if not is_interrupt(error):
-                go_on()
-            raise
+        return with_batches(
+            program,
+            [dict(feed_of_one(feed))],
+            lambda feeds, go_on: self._run_fed(program, feeds[0], fetch_list, scope, return_numpy, then=go_on),
+        )
 
     @public
     def train_from_dataset(
@@ -190,7 +184,8 @@ class Runner(ABC):
         then: Callable[[], None] | None = None,
     ) -> list[Any]:
         names = fetch_names(program, fetch_list)
-        values = self._run(program, prepare_feed(program, feed, self.place), names, scope, then, return_numpy)
+        feeds = prepare_feed(program, feed, self.place, scope)
+        values = self._run(program, feeds, names, scope, then, return_numpy)
         return results_of(values, self.place, return_numpy, names)
 
     @abstractmethod

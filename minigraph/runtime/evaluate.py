@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from math import inf
 from typing import Any
@@ -17,19 +17,15 @@ from minigraph.runtime.control_flow import BlockCall, call_of
 from minigraph.runtime.kernel_call import arguments_of, has_rows, kernel_of, keywords_of, results_of
 from minigraph.runtime.place import Place
 from minigraph.runtime.scope import is_rows, type_of
+from minigraph.support.context import holding
 from minigraph.support.interrupts import is_interrupt
 
 _MOST_RUNS: ContextVar[float] = ContextVar("most_runs", default=inf)
 
 
-@contextmanager
-def bounded_loops(most_runs: int) -> Iterator[None]:
+def bounded_loops(most_runs: int) -> AbstractContextManager[None]:
     """Let `evaluate` end loops that run longer with an error, for programs that may have none."""
-    token = _MOST_RUNS.set(most_runs)
-    try:
-        yield
-    finally:
-        _MOST_RUNS.reset(token)
+    return holding(_MOST_RUNS, most_runs)
 
 
 def evaluate(op: Operator, read: Callable[[str], Any], place: Place, rng: Any) -> dict[str, Any]:

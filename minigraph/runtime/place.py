@@ -13,6 +13,7 @@ import numpy as np
 
 from minigraph.errors import MissingExtraError, PlaceError, WrongTypeError
 from minigraph.support.alignment import ALIGNMENT
+from minigraph.support.communicator import current
 from minigraph.support.public import public
 
 
@@ -42,7 +43,7 @@ class Place:
 
     def bytes(self, size: int) -> Any:
         """Allocate `size` bytes of the place, aligned and not initialized, as an array."""
-        raw = np.empty(size + ALIGNMENT, np.uint8)
+        raw = current().allocate(size + ALIGNMENT)
         start = -raw.ctypes.data % ALIGNMENT
         return raw[start : start + size]
 

@@ -10,13 +10,17 @@ from typing import Any
 
 import numpy as np
 
-from minigraph.errors import ProgramError, WrongTypeError, not_a_name
+from minigraph.errors import ProgramError, WrongTypeError, not_a_name, warn
 from minigraph.kernels.sparse_rows import SparseRows, dense
 from minigraph.runtime.lod import Levels, as_levels, check_levels, is_valid, lengths_of, offsets_of
 from minigraph.runtime.place import CPUPlace, Place
+from minigraph.support.context import holding
 from minigraph.support.interrupts import deferred
 from minigraph.support.public import public
-from minigraph.types import TensorType, VarKind, as_dtype
+from minigraph.types import DType, TensorType, VarKind, as_dtype
+
+_WARNED: dict[Any, Any] = {}
+"""Warnings of tensors without a value that have been shown, as Python keeps them."""
 
 
 @public
@@ -56,9 +60,15 @@ class LoDTensor:
             self._holder.lod = lod
 
     def shape(self) -> list[int]:
-        return list(self._value().shape)
+        return [0] if self._holder.value is None else list(self._value().shape)
 
     _get_dims = shape
+
+    def _dtype(self) -> DType:
+        return as_dtype(self._value().dtype)
+
+    def _is_initialized(self) -> bool:
+        return self._holder.value is not None
 
     def lod(self) -> list[list[int]]:
         """Offsets at which sequences begin and end, for each level, outermost first."""
@@ -88,7 +98,7 @@ class LoDTensor:
 
     def _group(self, offsets: Levels) -> None:
         if offsets:
-            check_levels(offsets, self._rows())
+            check_levels(offsets, self._rows() or None)  # programs may set lengths before the rows
         self._holder.lod = offsets
 
     def _rows(self) -> int:
@@ -103,11 +113,18 @@ class LoDTensor:
         return self._holder.value
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
+        if self._holder.value is None:
+            # As in fluid, where scripts copy all variables of a program, temporary ones too.
+            warn(
+                f"{self._holder.name} holds no value yet: its array is empty. Run the startup program", registry=_WARNED
+            )
+            return np.zeros(0, dtype)
         # Always a copy, because the next run may change the array in place.
         return np.array(self._holder.place.to_host(self._value()), dtype=dtype, order="C")
 
     def __repr__(self) -> str:
-        return f"LoDTensor({np.asarray(self)!r})"
+        lengths = f", {self.recursive_sequence_lengths()}" if self._holder.lod else ""
+        return f"LoDTensor({np.asarray(self)!r}{lengths})"
 
 
 @public
@@ -390,9 +407,5 @@ def scope_guard(scope: Scope) -> Iterator[None]:
     """Make `scope` the global one inside."""
     if not isinstance(scope, Scope):
         raise WrongTypeError(f"scope_guard needs a Scope, got {type(scope).__name__}")
-    before = _CURRENT.get()
-    try:
-        _CURRENT.set(scope)
+    with holding(_CURRENT, scope):
         yield
-    finally:
-        _CURRENT.set(before)

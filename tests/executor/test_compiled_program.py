@@ -5,7 +5,7 @@ import pytest
 
 import minigraph as fluid
 from minigraph import passes
-from minigraph.errors import NotFoundError, ProgramError, WrongTypeError
+from minigraph.errors import ExecutionError, NotFoundError, ProgramError, WrongTypeError
 from minigraph.executor.compiled_program import _FIELDS
 
 FLUID_FIELDS = """
@@ -69,12 +69,14 @@ def test_what_has_no_effect_warns():
     [
         ("fold_constant", True, NotFoundError, "Did you mean fold_constants"),
         ("clean_up", 1, WrongTypeError, "clean_up must be True or False, got 1"),
-        ("num_trainers", 2, ProgramError, "(?s)num_trainers = 2 asks for what minigraph does not have.*Leave it at 1"),
+        ("async_mode", True, ProgramError, "(?s)async_mode = True asks for what minigraph does not have.*at False"),
+        ("num_trainers", 0, WrongTypeError, "num_trainers must be like 1, got 0"),
+        ("trainers_endpoints", "a:1", WrongTypeError, "trainers_endpoints must be like"),
         (
             "gradient_scale_strategy",
-            fluid.BuildStrategy.GradientScaleStrategy.Customized,
+            "Customized",
             ProgramError,
-            "must be CoeffNumDevice or One",
+            "must be CoeffNumDevice, One or Customized, got 'Customized'",
         ),
     ],
 )
@@ -211,9 +213,10 @@ def test_a_parallel_executor_runs_its_program_in_its_scope(regression):
     np.testing.assert_allclose(found[0], [390.25], rtol=1e-6)
     np.testing.assert_allclose(found[1], [[-2.5], [-11.5], [-20.5], [-29.5]], rtol=1e-6)
     testing.drop_local_exe_scopes()
-    for arguments in ({"num_trainers": 2}, {"trainer_id": 1}):
-        with pytest.raises(ProgramError, match="asks for what minigraph does not have"):
-            fluid.ParallelExecutor(False, loss.name, **arguments)
+    with pytest.raises(ExecutionError, match="the program is for 2 ranks, but 1 runs"):
+        fluid.ParallelExecutor(False, loss.name, num_trainers=2).run([loss.name], feed)
+    with pytest.raises(ProgramError, match="trainer_id must be from 0 to 0, got 1"):
+        fluid.ParallelExecutor(False, loss.name, trainer_id=1)
     for arguments in ({"share_vars_from": 3}, {"scope": 3}):
         with pytest.raises(WrongTypeError, match="must be a"):
             fluid.ParallelExecutor(False, loss.name, **arguments)
@@ -229,3 +232,16 @@ def test_fields_of_the_execution_strategy_are_those_of_fluid():
         strategy.num_thread = 3
     with pytest.raises(WrongTypeError, match="num_threads must be of type int, got 'x'"):
         strategy.num_threads = "x"
+
+
+@pytest.mark.usefixtures("new_program")
+def test_the_places_of_runs_have_fluids_name():
+    y = fluid.layers.scale(fluid.data("x", [None]), 2.0)
+    feed, executor = {"x": np.ones(2, "float32")}, fluid.Executor()
+    compiled = fluid.CompiledProgram(fluid.default_main_program())
+    assert compiled._places is None
+    executor.run(compiled, feed, [y])
+    assert compiled._places == [fluid.CPUPlace()]
+    compiled.with_data_parallel(places=fluid.cpu_places(2))
+    executor.run(compiled, feed, [y])
+    assert compiled._places == fluid.cpu_places(2)

@@ -1,4 +1,4 @@
-"""Plans of a `CUDAPlace`: the same arenas, places and bits as on the processor, run on a stand-in for CuPy."""
+"""Plans of a `CUDAPlace`: the same flat buffers, places and bits as on the processor, run on a stand-in for CuPy."""
 
 from itertools import pairwise
 

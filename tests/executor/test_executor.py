@@ -345,12 +345,44 @@ def test_what_is_not_needed_may_be_fed():
     np.testing.assert_array_equal(fluid.Executor().run(feed=feed, fetch_list=[out])[0], [0, 1])
 
 
-def test_a_fed_parameter_is_used_for_that_run_only():
-    w = persistable("w", [5.0])
+@pytest.mark.parametrize("runner", [fluid.Executor, Interpreter])
+def test_what_is_fed_to_a_persistable_variable_is_stored(runner):
+    """As Paddle 1.8.5 does: language models feed a learning rate, and the state of the first batch only."""
+    w, unread = persistable("w", [5.0]), persistable("unread", [1.0])
     out = layers.scale(w, 2.0)
-    executor = initialized()
-    assert executor.run(feed={"w": array(1)}, fetch_list=[out])[0] == 2
-    assert executor.run(fetch_list=[out])[0] == 10
+    initialized()
+    run, fed = runner().run, array(1)
+    assert run(feed={"w": fed, "unread": array(7)}, fetch_list=[out])[0] == 2
+    fed[...] = 3  # the scope has an array of its own
+    assert run(fetch_list=[out])[0] == 2
+    assert (in_scope(w.name), in_scope(unread.name)) == (1, 7)
+
+
+@pytest.mark.parametrize("runner", [fluid.Executor, Interpreter])
+def test_state_may_have_a_size_that_only_a_run_knows(runner):
+    x, state = fluid.data("x", [None, 2]), fluid.data("state", [-1, 2])
+    state.persistable = True
+    total = layers.elementwise_add(x, state)
+    layers.assign(total, state)
+    run = runner().run
+    with pytest.raises(ExecutionError, match=r"has no value|neither fed nor computed"):
+        run(feed={"x": np.ones((3, 2), "float32")}, fetch_list=[total])
+    for height in (3, 1):
+        rows = np.ones((height, 2), "float32")
+        for feed, expected in [({"x": rows, "state": rows}, 2), ({"x": rows}, 3), ({"x": rows}, 4)]:
+            np.testing.assert_array_equal(run(feed=feed, fetch_list=[total])[0], expected * rows)
+        np.testing.assert_array_equal(in_scope("state"), 4 * rows)
+
+
+def test_the_lengths_of_state_count():
+    state = fluid.data("state", [None, 1], lod_level=1)
+    state.persistable = True
+    first = layers.sequence_first_step(state)
+    tensor = fluid.global_scope().var("state").get_tensor()
+    for lengths, expected in [([1, 2], [1, 2]), ([2, 1], [1, 3])]:
+        tensor.set(np.array([[1], [2], [3]], "float32"), fluid.CPUPlace())
+        tensor.set_recursive_sequence_lengths([lengths])
+        assert fluid.Executor().run(fetch_list=[first])[0].ravel().tolist() == expected
 
 
 def test_an_update_of_a_fed_parameter_is_stored():
@@ -824,3 +856,16 @@ def test_a_large_constant_is_not_written_into_the_source():
 
     values = np.arange(5000, dtype="float32")
     assert source(values) == source(values[::-1])
+
+
+@pytest.mark.parametrize("runner", [fluid.Executor, Interpreter])
+def test_a_result_of_one_element_counts_as_a_number(runner):
+    x = fluid.data("x", [None, 2])
+    loss, count = layers.mean(x), layers.cast(layers.reduce_sum(x), "int64")
+    found, whole = runner().run(feed={"x": array([1, 2], [3, 4])}, fetch_list=[loss, count])
+    assert "%f %.1f %d" % (found, 2 * found, whole) == "2.500000 5.0 10"  # noqa: UP031 - as fluid programs print
+    assert (float(found), int(whole), float(np.exp(found - found))) == (2.5, 10, 1.0)
+    assert repr([found]) == "[array([2.5], dtype=float32)]"
+    assert type(pickle.loads(pickle.dumps(found))) is np.ndarray
+    with pytest.raises(ValueError, match="array of size 1"):
+        float(found + np.ones(3))

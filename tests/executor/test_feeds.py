@@ -168,7 +168,20 @@ def test_an_integer_that_the_declared_dtype_cannot_hold_is_an_error():
             fed(fluid.default_main_program(), x=[2**24 + 1])
 
 
-@pytest.mark.parametrize("shape", [(3, 3), (2,), (1, 2, 1), (3,), ()])
+@pytest.mark.parametrize(
+    ("shape", "fits"), [((3,), True), ((4,), True), ((3, 1), True), ((4, 3), False), ((3, 2), False)]
+)
+@pytest.mark.parametrize("declared", [[3, 1, 1], [-1, 1, 1]])
+def test_the_last_dimensions_may_be_missing_as_in_fluid(declared, shape, fits):
+    """Paddle 1.8.5 accepts and refuses the same shapes for `fluid.data`."""
+    with fluid.program_guard(fluid.Program(), fluid.Program()):
+        fluid.data("x", declared)
+        fits = fits and (declared[0] == -1 or shape[0] == 3)
+        with pytest.warns(UserWarning, match="was fed") if fits else pytest.raises(FeedError, match="was fed"):
+            assert fed(fluid.default_main_program(), x=np.ones(shape, "float32")).shape == shape
+
+
+@pytest.mark.parametrize("shape", [(3, 3), (1, 2, 1), (1, 3)])
 def test_a_shape_that_does_not_fit_is_an_error_that_shows_both(program, shape):
     with pytest.raises(FeedError, match=r"(?s)strict is declared \[-1, 2\] but .* was fed.*float32\[-1, 2\].*any size"):
         fed(program, strict=np.ones(shape, "float32"))
@@ -240,7 +253,7 @@ def test_every_run_checks_what_is_fed(warm):
         good = np.ones((3, 2), "float32")
         if warm:
             executor.run(feed={"x": good}, fetch_list=[out])
-        for bad in (good.astype("float64"), good.T, good[0], good.astype("int32")):
+        for bad in (good.astype("float64"), good.T, good[None], good.astype("int32")):
             with pytest.raises(FeedError):
                 executor.run(feed={"x": bad}, fetch_list=[out])
         with pytest.raises(FeedError):

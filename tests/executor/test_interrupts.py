@@ -44,6 +44,7 @@ def test_an_interrupted_step_was_done_or_has_not_begun(kind, jit):
     assert sum(check(kind, jit, random.Random(seed)) for seed in range(3))
 
 
+@pytest.mark.slow
 def test_an_interrupted_normalization_changes_both_statistics_or_none():
     """Whichever line it comes at, of those in the imperative mode that give operators' results to tensors."""
     with handling(Timeout):

@@ -102,6 +102,7 @@ def batch(seed):
     return {"ids": ids, "label": rng.integers(0, 2, (4, 1))}
 
 
+@pytest.mark.slow
 def test_a_thousand_batches_of_random_lengths_need_one_plan():
     loss, exe = trained(), fluid.Executor()
     exe.run(fluid.default_startup_program())
@@ -191,3 +192,10 @@ def test_elements_of_arrays_and_values_of_branches_keep_their_lengths():
     feed = {"x": tensor([2, 0], 2), "other": tensor([1, 3], 2)}
     elements, end, pooled = run_both(first, last, layers.sequence_pool(last, "sum"), feed=feed)
     assert (elements.lod(), end.lod(), pooled.shape()) == (lod_of([2, 0]), lod_of([1, 3]), [2, 2])
+
+
+def test_lengths_may_be_set_before_the_rows():
+    tensor = fluid.LoDTensor()
+    tensor.set_recursive_sequence_lengths([[2, 1]])
+    tensor.set(np.ones((3, 1), "float32"), fluid.CPUPlace())
+    assert tensor.lod() == [[0, 2, 3]] and tensor.has_valid_recursive_sequence_lengths()

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import minigraph as fluid
-from minigraph.errors import ExecutionError, FeedError, ProgramError, WrongTypeError
+from minigraph.errors import ExecutionError, FeedError, NotFoundError, ProgramError, WrongTypeError
 
 PLACES = fluid.cpu_places(2)
 BATCH = {"x": np.arange(8, dtype="float32").reshape(4, 2), "y": np.ones((4, 1), "float32")}
@@ -94,6 +94,20 @@ def test_a_step_that_fails_on_one_place_fails_and_the_next_one_is_right(regressi
     assert np.array_equal(rows, BATCH["x"])
 
 
+def test_a_declared_batch_is_that_of_one_place():
+    """As in 1.8.5, where 4 places take 40 rows for [10, 3]."""
+    main = fluid.Program()
+    with fluid.program_guard(main, fluid.Program()):
+        x = fluid.data("x", [2, 3])
+        out = x * 2.0
+    value = np.arange(12, dtype="float32").reshape(4, 3)
+    compiled = fluid.CompiledProgram(main).with_data_parallel(places=fluid.cpu_places(2))
+    (found,) = fluid.Executor().run(compiled, {"x": value}, [out])
+    np.testing.assert_array_equal(found, value * 2)
+    with pytest.raises(FeedError, match=r"x is declared \[2, 3\] but \[1, 3\] was fed"):
+        fluid.Executor().run(compiled, {"x": value[:2]}, [out])
+
+
 def test_feeds_that_places_cannot_share_are_refused(regression):
     main, loss = regression
     executor = fluid.Executor()
@@ -141,13 +155,90 @@ def test_a_loader_gives_each_place_a_batch(regression):
     assert np.array_equal(np.array(items[1][1]["x"]), batches[3][0])
 
 
+@pytest.fixture
+def fed_by_a_loader():
+    """A program that a loader feeds five batches, of which the first one's elements are 0, and so on."""
+    with fluid.program_guard(fluid.Program(), fluid.Program()), fluid.scope_guard(fluid.Scope()):
+        x = fluid.data("x", [None, 1])
+        loader = fluid.io.DataLoader.from_generator([x], capacity=2, iterable=False)
+        loader.set_batch_generator(lambda: ([np.full((2, 1), i, "float32")] for i in range(5)))
+        y = fluid.layers.scale(x, 2.0)
+        compiled = fluid.CompiledProgram(fluid.default_main_program()).with_data_parallel(places=PLACES)
+        yield compiled, loader, y
+
+
+def test_places_take_batches_in_order_until_there_are_fewer_than_places(fed_by_a_loader):
+    compiled, loader, y = fed_by_a_loader
+    executor = fluid.Executor()
+    for _ in range(2):
+        loader.start()
+        for first in (0, 2):
+            values = executor.run(compiled, fetch_list=[y])[0]
+            assert values.ravel().tolist() == [2 * first, 2 * first, 2 * first + 2, 2 * first + 2]
+        with pytest.raises(fluid.core.EOFException, match="has no batch left for each place"):
+            executor.run(compiled, fetch_list=[y])
+        loader.reset()
+    assert executor.run(compiled, {"x": np.ones((2, 1), "float32")}, [y])[0].tolist() == [[2.0], [2.0]]
+
+
+def test_a_run_that_fails_takes_its_batches_with_it(fed_by_a_loader):
+    compiled, loader, y = fed_by_a_loader
+    executor = fluid.Executor()
+    loader.start()
+    with pytest.raises(NotFoundError):
+        executor.run(compiled, fetch_list=["no such name"])
+    assert executor.run(compiled, fetch_list=[y])[0].ravel().tolist() == [4.0, 4.0, 6.0, 6.0]
+
+
+def customized(program, loss, places):
+    strategy = fluid.BuildStrategy()
+    strategy.gradient_scale_strategy = fluid.BuildStrategy.GradientScaleStrategy.Customized
+    return fluid.CompiledProgram(program).with_data_parallel(loss.name, strategy, places=fluid.cpu_places(places))
+
+
+@pytest.mark.parametrize("places", [1, 2])
+def test_a_gradient_of_the_loss_that_is_not_fed_is_an_error(regression, places):
+    main, loss = regression
+    executor = fluid.Executor()
+    executor.run(fluid.default_startup_program())
+    compiled = customized(main, loss, places)
+    with pytest.raises(FeedError, match=f"{loss.name}@GRAD is not fed, which mean_grad reads"):
+        executor.run(compiled, BATCH, [loss])
+    before = weight()
+    executor.run(compiled, {**BATCH, f"{loss.name}@GRAD": np.zeros(places, "float32")}, [loss])
+    assert np.array_equal(weight(), before)
+    assert f"{loss.name}@GRAD" in [name for op in main.global_block().ops for name in op.output_arg_names]
+
+
 def test_a_feeder_makes_a_feed_for_each_place(regression):
     main, _ = regression
     feeder = fluid.DataFeeder([main.global_block().var("x")], fluid.CPUPlace())
     batches = [[([float(i), 0.0],)] for i in range(3)]
     feeds = list(feeder.decorate_reader(lambda: iter(batches), multi_devices=True, num_places=2)())
-    assert [[feed["x"].tolist() for feed in group] for group in feeds] == [[[[0.0, 0.0]], [[1.0, 0.0]]]]
+    assert [[np.asarray(feed["x"]).tolist() for feed in group] for group in feeds] == [[[[0.0, 0.0]], [[1.0, 0.0]]]]
     left_over = feeder.decorate_reader(lambda: iter(batches), multi_devices=True, num_places=2, drop_last=False)()
     next(left_over)
     with pytest.raises(ValueError, match="got 1 mini-batches for 2 places"):
         next(left_over)
+
+
+def test_sequences_are_divided_and_joined_as_wholes():
+    with fluid.program_guard(fluid.Program()):
+        rows = fluid.data("rows", [None, 1], lod_level=2)
+        doubled = fluid.layers.scale(rows, 2.0)
+        compiled = fluid.CompiledProgram(fluid.default_main_program()).with_data_parallel(places=PLACES)
+    executor = fluid.Executor()
+    array = np.arange(10, dtype="float32").reshape(10, 1)
+    whole = fluid.create_lod_tensor(array, [[2, 1, 2], [3, 1, 2, 1, 3]], fluid.CPUPlace())
+    halves = [
+        fluid.create_lod_tensor(array[:6], [[2, 1], [3, 1, 2]], fluid.CPUPlace()),
+        fluid.create_lod_tensor(array[6:], [[2], [1, 3]], fluid.CPUPlace()),
+    ]
+    for feed in ({"rows": whole}, [{"rows": each} for each in halves]):
+        (found,) = executor.run(compiled, feed, [doubled], return_numpy=False)
+        assert np.array_equal(np.array(found), array * 2)
+        assert found.lod() == whole.lod()
+        ((first, second),) = executor.run(compiled, feed, [doubled], return_numpy=False, return_merged=False)
+        assert (first.lod(), second.lod()) == (halves[0].lod(), halves[1].lod())
+    with pytest.raises(FeedError, match="rows has 1 sequences, which 2 places divide into 1 parts"):
+        executor.run(compiled, {"rows": fluid.create_lod_tensor(array[:2], [[1], [2]], fluid.CPUPlace())}, [doubled])

@@ -12,6 +12,8 @@ import numpy as np
 FOLDER = Path(__file__).parent / "places"
 STEPS = 3
 CASES = {}
+LOADERS = []
+"""The loader of the latest network, until it is started."""
 
 
 def case(places=2, batch=8, **options):
@@ -29,8 +31,12 @@ def weights(fluid, name, *shape):
     return fluid.ParamAttr(name, initializer=fluid.initializer.NumpyArrayInitializer(value))
 
 
-def perceptron(fluid, optimizer):
+def perceptron(fluid, optimizer, loader=False):
     x, y = fluid.data("x", [None, 6]), fluid.data("y", [None, 1], "int64")
+    if loader:
+        LOADERS.append(fluid.io.DataLoader.from_generator([x, y], 16, iterable=False))
+        feeds = [feeds_of(x.block.program, 2 + number % 3, number) for number in range(4 * STEPS)]
+        LOADERS[-1].set_batch_generator(lambda: ([feed["x"], feed["y"]] for feed in feeds))
     hidden = fluid.layers.fc(x, 5, param_attr=weights(fluid, "w", 6, 5), act="tanh")
     scores = fluid.layers.fc(hidden, 3, param_attr=weights(fluid, "v", 5, 3))
     loss = fluid.layers.mean(fluid.layers.softmax_with_cross_entropy(scores, y))
@@ -62,6 +68,20 @@ def batches_that_places_do_not_divide(fluid):
 @case(4, scale="One")
 def sum_of_losses(fluid):
     return perceptron(fluid, fluid.optimizer.SGD(0.1, grad_clip=fluid.clip.GradientClipByNorm(0.2)))
+
+
+@case(1, scale="Customized")
+@case(2, scale="Customized")
+@case(4, scale="Customized", feeds="list")
+def gradients_of_the_loss_that_are_fed(fluid):
+    return perceptron(fluid, fluid.optimizer.SGD(0.1))
+
+
+@case(1, loader=True)
+@case(2, loader=True)
+@case(4, loader=True)
+def batches_of_a_loader(fluid):
+    return perceptron(fluid, fluid.optimizer.SGD(0.1), loader=True)
 
 
 @case(2, feeds="list")
@@ -118,6 +138,17 @@ def older_executor(fluid):
     return perceptron(fluid, fluid.optimizer.SGD(0.5))
 
 
+@case(2, batch=6)
+@case(4, batch=7)
+def sequences(fluid):
+    rows = fluid.data("rows", [None, 2], lod_level=2)
+    hidden = fluid.layers.fc(rows, 3, param_attr=weights(fluid, "w", 2, 3), act="tanh")
+    pooled = fluid.layers.sequence_pool(fluid.layers.sequence_pool(hidden, "sum"), "max")
+    loss = fluid.layers.mean(fluid.layers.fc(pooled, 1, param_attr=weights(fluid, "v", 3, 1)))
+    fluid.optimizer.SGD(0.5).minimize(loss)
+    return loss, [loss, pooled]
+
+
 @case(2)
 @case(4)
 def forward_only(fluid):
@@ -148,12 +179,19 @@ def run(fluid, name):
         loss, fetches = network(fluid)
         executor = fluid.Executor(fluid.CPUPlace())
         executor.run(startup)
+        if options.get("loader"):
+            LOADERS.pop().start()
         run_step = prepare(fluid, executor, main, loss, places, options)
         for step in range(STEPS):
             feed = feeds_of(main, batch, step)
+            if options.get("scale") == "Customized":
+                feed[loss.name + "@GRAD"] = np.linspace(-1, 2, places).astype("float32")
+            if options.get("loader"):
+                feed = None
+            if main.global_block().has_var("rows"):
+                feed = {"rows": nested(fluid, batch, step)}
             if options.get("feeds") == "list":
-                rows = batch // places
-                feed = [{key: feed[key][i * rows : (i + 1) * rows] for key in feed} for i in range(places)]
+                feed = [{key: np.array_split(feed[key], places)[i] for key in feed} for i in range(places)]
             values = run_step(feed, [each if isinstance(each, str) else each.name for each in fetches])
             for i, value in enumerate(values):
                 for place, part in enumerate(value if isinstance(value, list) else [value]):
@@ -163,11 +201,20 @@ def run(fluid, name):
     return found
 
 
+def nested(fluid, count, step):
+    """So many sequences of up to three sequences of up to three rows."""
+    rng = np.random.RandomState(step)
+    outer = rng.randint(1, 4, count).tolist()
+    inner = rng.randint(1, 4, sum(outer)).tolist()
+    return fluid.create_lod_tensor(rng.randn(sum(inner), 2).astype("float32"), [outer, inner], fluid.CPUPlace())
+
+
 def prepare(fluid, executor, main, loss, places, options):
     """A function of feed and fetches that makes a step."""
     strategy = fluid.BuildStrategy()
-    if options.get("scale") == "One":
-        strategy.gradient_scale_strategy = fluid.BuildStrategy.GradientScaleStrategy.One
+    if "scale" in options:
+        scale = getattr(fluid.BuildStrategy.GradientScaleStrategy, options["scale"])
+        strategy.gradient_scale_strategy = scale
     if options.get("reduce") == "Reduce":
         strategy.reduce_strategy = fluid.BuildStrategy.ReduceStrategy.Reduce
     name = None if loss is None else loss.name
