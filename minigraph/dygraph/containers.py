@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from minigraph.dygraph.layer import Layer
-from minigraph.eager.tensor import EagerParameter
 from minigraph.errors import NotFoundError, SubscriptError, WrongTypeError, caller_site, suggest
+from minigraph.ir import Parameter
 from minigraph.support.public import public, public_but
 
 
@@ -27,10 +27,10 @@ class _Layers(Layer):
     """Base of what holds layers in order."""
 
     def __len__(self) -> int:
-        return len(self._sublayers)
+        return len(self._sub_layers)
 
     def __iter__(self) -> Iterator[Layer]:
-        return iter(self._sublayers.values())
+        return iter(self._sub_layers.values())
 
 
 @public_but("forward")
@@ -54,7 +54,7 @@ class Sequential(_Layers):
             self.add_sublayer(str(name), layer)
 
     def _name(self, name: int | str) -> str:
-        names = list(self._sublayers)
+        names = list(self._sub_layers)
         # A layer that is called "1" wins over the one at place 1.
         if isinstance(name, int) and str(name) not in names:
             return names[int(_place(name, len(names), "Sequential"))]
@@ -63,14 +63,14 @@ class Sequential(_Layers):
         return str(name)
 
     def __getitem__(self, name: int | str) -> Layer:
-        found: Layer = self._sublayers[self._name(name)]
+        found: Layer = self._sub_layers[self._name(name)]
         return found
 
     def __setitem__(self, name: int | str, layer: Layer) -> None:
         self.add_sublayer(str(name), layer)
 
     def __delitem__(self, name: int | str) -> None:
-        del self._sublayers[self._name(name)]
+        del self._sub_layers[self._name(name)]
 
     def forward(self, input: Any) -> Any:
         for layer in self:
@@ -89,7 +89,7 @@ class LayerList(_Layers):
     def __getitem__(self, index: Any) -> Any:
         if isinstance(index, slice):
             return type(self)(list(self)[index])
-        return self._sublayers[_place(index, len(self), "LayerList")]
+        return self._sub_layers[_place(index, len(self), "LayerList")]
 
     def __setitem__(self, index: int, sublayer: Layer) -> None:
         self.add_sublayer(_place(index, len(self), "LayerList"), sublayer)
@@ -101,7 +101,7 @@ class LayerList(_Layers):
         self._replace(layers)
 
     def _replace(self, layers: list[Layer]) -> None:
-        self._sublayers.clear()
+        self._sub_layers.clear()
         self.extend(layers)
 
     def append(self, sublayer: Layer) -> LayerList:
@@ -128,25 +128,25 @@ class LayerList(_Layers):
 class ParameterList(Layer):
     """A list of parameters."""
 
-    def __init__(self, parameters: Iterable[EagerParameter] | None = None) -> None:
+    def __init__(self, parameters: Iterable[Parameter] | None = None) -> None:
         super().__init__()
         for param in parameters or ():
             self.append(param)
 
-    def __getitem__(self, index: int) -> EagerParameter:
-        found: EagerParameter = self._parameters[_place(index, len(self), "ParameterList")]
+    def __getitem__(self, index: int) -> Parameter:
+        found: Parameter = self._parameters[_place(index, len(self), "ParameterList")]
         return found
 
-    def __setitem__(self, index: int, parameter: EagerParameter) -> None:
+    def __setitem__(self, index: int, parameter: Parameter) -> None:
         self.add_parameter(_place(index, len(self), "ParameterList"), parameter)
 
     def __len__(self) -> int:
         return len(self._parameters)
 
-    def __iter__(self) -> Iterator[EagerParameter]:
+    def __iter__(self) -> Iterator[Parameter]:
         return iter(self._parameters.values())
 
-    def append(self, parameter: EagerParameter) -> ParameterList:
+    def append(self, parameter: Parameter) -> ParameterList:
         """Add a parameter at the end."""
         self.add_parameter(str(len(self)), parameter)
         return self

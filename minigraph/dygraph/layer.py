@@ -5,20 +5,22 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from contextvars import ContextVar
 from typing import Any
 
 import numpy as np
 
+from minigraph.dygraph.in_programs import has_variables, parameter_in_program, writes_program, writing
 from minigraph.dygraph.layer_object_helper import LayerObjectHelper
 from minigraph.eager.guard import eager_block, imperative
 from minigraph.eager.tape import recording
 from minigraph.eager.tensor import Eager, EagerParameter, Tensor
 from minigraph.errors import NotFoundError, ProgramError, WrongTypeError, caller_site, suggest
 from minigraph.initializer import Initializer
-from minigraph.ir import Variable
-from minigraph.ir.default_programs import is_imperative
+from minigraph.ir import Parameter, Variable
+from minigraph.ir.default_programs import default_main_program, is_imperative
+from minigraph.support.context import holding
 from minigraph.support.interrupts import deferred
 from minigraph.support.public import public_but
 from minigraph.types import as_dtype
@@ -26,7 +28,7 @@ from minigraph.unique_name import generate
 
 _OUTERMOST: ContextVar[bool] = ContextVar("outermost", default=True)
 """Whether no layer is being called."""
-_KINDS = ("_parameters", "_sublayers", "_buffers")
+_KINDS = ("_parameters", "_sub_layers", "_buffers")
 
 
 @public_but("forward")
@@ -76,8 +78,8 @@ class Layer:
         self._built = False
         self._dtype = as_dtype(dtype)
         self._passing_buffers: set[str] = set()
-        self._pre_hooks: dict[Hook, Callable[..., Any]] = {}
-        self._post_hooks: dict[Hook, Callable[..., Any]] = {}
+        self._forward_pre_hooks: dict[Hook, Callable[..., Any]] = {}
+        self._forward_post_hooks: dict[Hook, Callable[..., Any]] = {}
 
     def full_name(self) -> str:
         """The layer's own name, such as ``linear_0``."""
@@ -95,22 +97,24 @@ class Layer:
                 f"{type(self).__name__}.{name} is set before the layer is one",
                 hint="Call super().__init__() first.",
             )  # fmt: skip
+        if isinstance(getattr(type(self), name, None), property):
+            object.__setattr__(self, name, value)
         home = self._home(name, value)
         # A name is a member of one kind: a parameter that is replaced by None or by a number is a parameter no more.
         for place in (*self._members(), self.__dict__):
             if place is not home:
                 place.pop(name, None)
-        if home is None:
+        if home is None and not isinstance(getattr(type(self), name, None), property):
             object.__setattr__(self, name, value)
-        else:
+        elif home is not None:
             home[name] = value
 
     def _home(self, name: str, value: Any) -> dict[str, Any] | None:
         """Among which members an attribute of this value belongs; None for a plain one."""
-        if isinstance(value, EagerParameter):
+        if isinstance(value, Parameter):
             return self.__dict__["_parameters"]
         if isinstance(value, Layer):
-            return self.__dict__["_sublayers"]
+            return self.__dict__["_sub_layers"]
         for members, kind in zip(self._members(), ("parameter", "Layer", "Tensor"), strict=True):
             if name in members:
                 if value is not None and not (kind == "Tensor" and isinstance(value, Tensor)):
@@ -148,23 +152,24 @@ class Layer:
         default_initializer: Initializer | None = None,
     ) -> Any:
         """A parameter named after the layer; None when `attr` is False. Set it as an attribute to register it."""
-        with imperative():
+        with nullcontext() if writes_program() else imperative():
             return self._helper.parameter(attr, shape, dtype or self._dtype, is_bias, default_initializer)
 
     def _required(self, shape: Any, attr: Any, is_bias: bool = False, start: Initializer | None = None) -> Any:
         """`create_parameter`, which `attr` may not turn off."""
         options: dict[str, Any] = {"what": type(self).__name__, "is_bias": is_bias, "default_initializer": start}
-        with imperative():
+        with nullcontext() if writes_program() else imperative():
             return self._helper.required(attr, shape, self._dtype, **options)
 
     def create_variable(self, name: str | None = None, persistable: bool | None = None, dtype: Any = None) -> Variable:
         """A tensor without a value yet, for an operator to write to."""
         full = f"{self._full_name}.{name}" if name else generate(f"{self._full_name}._generated_var")
-        return eager_block().create_var(name=full, persistable=bool(persistable), dtype=dtype or self._dtype)
+        block = default_main_program().current_block() if writes_program() else eager_block()
+        return block.create_var(name=full, persistable=bool(persistable), dtype=dtype or self._dtype)
 
-    def add_parameter(self, name: str, parameter: EagerParameter | None) -> EagerParameter | None:
+    def add_parameter(self, name: str, parameter: Parameter | None) -> Parameter | None:
         """Register a parameter under a name."""
-        if parameter is not None and not isinstance(parameter, EagerParameter):
+        if parameter is not None and not isinstance(parameter, Parameter):
             raise WrongTypeError(f"{name} must be a parameter or None, got {parameter!r:.60}")
         self._parameters[name] = parameter
         return parameter
@@ -173,7 +178,7 @@ class Layer:
         """Register a layer under a name."""
         if not isinstance(sublayer, Layer):
             raise WrongTypeError(f"{name} must be a Layer, got {sublayer!r:.60}")
-        self._sublayers[name] = sublayer
+        self._sub_layers[name] = sublayer
         return sublayer
 
     def register_buffer(self, name: str, tensor: Tensor | None, persistable: bool = True) -> None:
@@ -208,7 +213,7 @@ class Layer:
             yield prefix, self
         if not include_sublayers:
             return
-        for name, layer in self._sublayers.items():
+        for name, layer in self._sub_layers.items():
             if layer is not None:
                 yield from layer.named_sublayers(_dotted(prefix, name), True, True, seen)
 
@@ -218,19 +223,17 @@ class Layer:
 
     def named_children(self) -> Iterator[tuple[str, Layer]]:
         """Names and layers directly below this one."""
-        return ((name, layer) for name, layer in self._sublayers.items() if layer is not None)
+        return ((name, layer) for name, layer in self._sub_layers.items() if layer is not None)
 
     def children(self) -> Iterator[Layer]:
         """The layers directly below this one."""
         return (layer for _, layer in self.named_children())
 
-    def named_parameters(
-        self, prefix: str = "", include_sublayers: bool = True
-    ) -> Iterator[tuple[str, EagerParameter]]:
+    def named_parameters(self, prefix: str = "", include_sublayers: bool = True) -> Iterator[tuple[str, Parameter]]:
         """Dotted names and parameters, each parameter once."""
         yield from self._named("_parameters", prefix, include_sublayers)
 
-    def parameters(self, include_sublayers: bool = True) -> list[EagerParameter]:
+    def parameters(self, include_sublayers: bool = True) -> list[Parameter]:
         """The parameters of the layer and, unless told otherwise, of its sublayers."""
         return [param for _, param in self.named_parameters(include_sublayers=include_sublayers)]
 
@@ -345,7 +348,7 @@ class Layer:
         Hook
             ``remove()`` takes it away.
         """
-        return Hook(self._pre_hooks, hook)
+        return Hook(self._forward_pre_hooks, hook)
 
     def register_forward_post_hook(self, hook: Callable[..., Any]) -> Hook:
         """Call ``hook(layer, inputs, outputs)`` after `forward`; what it returns, if anything, replaces the outputs.
@@ -355,7 +358,7 @@ class Layer:
         Hook
             ``remove()`` takes it away.
         """
-        return Hook(self._post_hooks, hook)
+        return Hook(self._forward_post_hooks, hook)
 
     def forward(self, *inputs: Any, **kwargs: Any) -> Any:
         """Compute the results of the layer."""
@@ -368,6 +371,8 @@ class Layer:
         outermost = _OUTERMOST.get()
         if not outermost and is_imperative():  # a part of another layer, which has done what follows
             return self._called(inputs, kwargs)
+        if not is_imperative() and (writes_program() or has_variables((*inputs, *kwargs.values()))):
+            return self._written(inputs, kwargs)
         with imperative(), self._remembering():
             # As by `as_parts`, but an interrupt cannot come between the end of the call and what a guard does then.
             try:
@@ -375,6 +380,15 @@ class Layer:
                 return self._called(inputs, kwargs)
             finally:
                 _OUTERMOST.set(outermost)
+
+    def _written(self, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Write the operators of the layer to the program, and its parameters where they are values yet."""
+        for layer in (self, *self.sublayers()):
+            for name, param in layer._parameters.items():
+                if isinstance(param, EagerParameter):
+                    layer._parameters[name] = parameter_in_program(param)
+        with writing():
+            return self._called(inputs, kwargs)
 
     def _remembering(self) -> AbstractContextManager[None]:
         """Whether what is computed is remembered for ``backward``; the outermost layer decides."""
@@ -387,7 +401,7 @@ class Layer:
 
     def _called(self, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         # A copy: a hook may remove itself.
-        for hook in list(self._pre_hooks.values()) if self._pre_hooks else ():
+        for hook in list(self._forward_pre_hooks.values()) if self._forward_pre_hooks else ():
             replaced = hook(self, inputs)
             if replaced is not None:
                 inputs = replaced if isinstance(replaced, tuple) else (replaced,)
@@ -395,22 +409,16 @@ class Layer:
             self._build_once(*inputs, **kwargs)
             self._built = True
         outputs = self.forward(*inputs, **kwargs)
-        for hook in list(self._post_hooks.values()) if self._post_hooks else ():
+        for hook in list(self._forward_post_hooks.values()) if self._forward_post_hooks else ():
             replaced = hook(self, inputs, outputs)
             if replaced is not None:
                 outputs = replaced
         return outputs
 
 
-@contextmanager
-def as_parts() -> Iterator[None]:
+def as_parts() -> AbstractContextManager[None]:
     """Call layers as parts of another: their operators are recorded, whatever their mode."""
-    before = _OUTERMOST.get()
-    try:
-        _OUTERMOST.set(False)
-        yield
-    finally:
-        _OUTERMOST.set(before)
+    return holding(_OUTERMOST, False)
 
 
 class Hook:

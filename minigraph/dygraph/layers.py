@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from minigraph.dygraph.layer import Layer
+from minigraph.eager.tensor import Eager
 from minigraph.errors import ProgramError
 from minigraph.initializer import Constant
 from minigraph.ir import Variable
@@ -294,7 +295,8 @@ class BatchNorm(Layer):
         out = append_batch_norm(self._helper, inputs, attrs)
         for statistic in (self._mean, self._variance):
             # No gradient flows through it: what it was computed from, step after step, need not be kept.
-            statistic._origin = None
+            if isinstance(statistic, Eager):
+                statistic._origin = None
         return self._helper.activation(out, self._act)
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
@@ -22,6 +22,7 @@ from minigraph.ir import Operator, Parameter, Program
 from minigraph.ir.default_programs import program_guard
 from minigraph.runtime.place import Place
 from minigraph.runtime.scope import Changes, Scope, ScopeVariable, scope_guard
+from minigraph.support.context import holding
 from minigraph.support.public import public
 
 AnyTensor = Tensor | EagerParameter
@@ -202,15 +203,9 @@ def _tensors(nested: Any, what: str) -> list[AnyTensor]:
 _REFUSES: ContextVar[bool] = ContextVar("refuses decisions", default=False)
 
 
-@contextmanager
-def refusing_decisions() -> Iterator[None]:
+def refusing_decisions() -> AbstractContextManager[None]:
     """Inside, a trace refuses that the value of a tensor decides, as in an ``if``, which it would do once for all."""
-    before = _REFUSES.get()
-    try:
-        _REFUSES.set(True)
-        yield
-    finally:
-        _REFUSES.set(before)
+    return holding(_REFUSES, True)
 
 
 # Writing down
@@ -242,14 +237,16 @@ class _TracingBlock(EagerBlock):
         self.rng = observed.rng
         self.entries: list[_Entry] = []
 
-    def insert(self, before: Any, type: str, inputs: Any = None, outputs: Any = None, attrs: Any = None) -> Operator:
+    def append_op(
+        self, type: str, inputs: Any = None, outputs: Any = None, attrs: Any = None, stop_gradient: bool = False
+    ) -> Operator:
         reads, writes = self._by_slot(inputs or {}), self._by_slot(outputs or {})
         sources = [tensor for tensors in reads.values() for tensor in tensors]
         results = [tensor for tensors in writes.values() for tensor in tensors]
         # Before the operator runs, which may write over what it reads.
         values_read = {id(t): t.value for t in sources}
         made_constant = [t.stop_gradient or not is_recording() for t in results]
-        op = super().insert(before, type, inputs, outputs, attrs)
+        op = super().append_op(type, inputs, outputs, attrs)
         constants = {id(t): (made, t.stop_gradient) for t, made in zip(results, made_constant, strict=True)}
         values_written = {id(t): t.value for t in results}
         self.entries.append(
@@ -263,7 +260,8 @@ class _Translation:
 
     def __init__(self, layer: Layer, inputs: list[AnyTensor], outputs: list[AnyTensor], entries: list[_Entry]) -> None:
         self.inputs, self.outputs, self.entries = inputs, outputs, entries
-        self.members: list[AnyTensor] = [*layer.parameters(), *layer.buffers()]
+        params = [param for param in layer.parameters() if isinstance(param, EagerParameter)]
+        self.members: list[AnyTensor] = [*params, *layer.buffers()]
         every = [t for e in entries for t in _all_of(e.reads) + _all_of(e.writes)] + self.members
         # Parameters keep their names, which numbered variables must not take.
         self.reserved = {t.name for t in every if isinstance(t, Parameter)}

@@ -116,7 +116,7 @@ class ProgramTranslator:
         self.is_enabled = enable_declarative
 
     def get_output(self, dygraph_func: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        """What the function computes of tensors or arrays."""
+        """Result of the function for tensors or arrays."""
         return declarative(_undecorated(dygraph_func))(*args, **kwargs)
 
     def get_func(self, dygraph_func: F) -> F:

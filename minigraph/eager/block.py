@@ -19,6 +19,7 @@ from minigraph.errors import (
     NonfiniteError,
     OpError,
     ProgramError,
+    Site,
     WrongTypeError,
     caller_site,
 )
@@ -38,7 +39,7 @@ from minigraph.unique_name import generate
 _KEPT = 4096
 """Maximum entries of each cache of a block."""
 _LISTS = frozenset((list, tuple))
-_TENSORS = frozenset((Tensor, EagerParameter))
+_TENSORS: frozenset[Any] = frozenset((Tensor, EagerParameter))
 _class_of = operator.attrgetter("__class__")
 _FIELDS = ("op_role", "op_role_var", "op_namescope")
 """Attributes of fluid about the role of an operator, which the imperative mode does not use."""
@@ -66,8 +67,8 @@ class EagerBlock(Block):
         self.rng = place.rng()
         self.gradient_plans = GradientPlans(place)
         self._calls: dict[Any, OpCall] = {}
-        self._known: dict[Any, tuple[OpCall, list[int]]] = {}
-        """Calls with the places of their inputs among those given, by the keys of `_as_given`."""
+        self._known: dict[Any, tuple[OpCall, list[int] | None]] = {}
+        """Calls by the keys of `_as_given`, with the places of their inputs among those given, None if in order."""
         self._programs: dict[Any, tuple[Program, list[str], Scope]] = {}
         self._executor = Executor(place)
 
@@ -101,27 +102,31 @@ class EagerBlock(Block):
         self.vars[name] = tensor
         return name
 
-    def create_parameter(
-        self, name: str, shape: Sequence[int], dtype: Any = "float32", initializer: Any = None, **fields: Any
-    ) -> Parameter:
+    def create_parameter(self, name: str, *args: Any, **fields: Any) -> Parameter:
         # As in fluid's imperative mode, each call makes a parameter of its own, whatever its name.
         self.vars.pop(name, None)
-        return super().create_parameter(name, shape, dtype, initializer, **fields)
+        return super().create_parameter(name, *args, **fields)
 
     def insert(self, before: Any, type: str, inputs: Any = None, outputs: Any = None, attrs: Any = None) -> Operator:
-        """Compute the operator; `before` has no meaning here. What is returned calls its variables by position."""
+        """`append_op`; `before` has no meaning here."""
+        return self.append_op(type, inputs, outputs, attrs)
+
+    def append_op(
+        self, type: str, inputs: Any = None, outputs: Any = None, attrs: Any = None, stop_gradient: bool = False
+    ) -> Operator:
+        """Compute the operator. What is returned calls its variables by position."""
         try:
             key, read, results = self._as_given(type, inputs or {}, outputs or {}, attrs or {})
             known = self._known.get(key)
         except (_Unusual, TypeError):  # an attribute may have no hash
             key = known = None
-        if known is not None:
-            call, places = known
-            inputs_read = [(tensor := read[i], tensor.value, tensor._origin) for i in places]
-            if all([array is not None for _, array, _ in inputs_read]):
-                self._compute(call, inputs_read, results, lambda: self._op_of(type, inputs, outputs, attrs))
-                return call.op
-        return self._insert_checked(type, inputs or {}, outputs or {}, attrs or {}, key)
+        if known is None:
+            return self._insert_checked(type, inputs or {}, outputs or {}, attrs or {}, key)
+        call, order = known
+        if order is not None:
+            read = [read[i] for i in order]
+        self._compute(call, read, results, lambda: self._op_of(type, inputs, outputs, attrs))
+        return call.op
 
     def _insert_checked(self, type: str, inputs: Any, outputs: Any, attrs: Any, key: Any) -> Operator:
         """`insert`, which checks everything; the call is kept by `key`, that of `_as_given`, if there is one."""
@@ -135,7 +140,8 @@ class EagerBlock(Block):
         if key is not None and list(writes) == list(call.op.outputs):
             numbers = itertools.count()
             places = {slot: [next(numbers) for _ in tensors] for slot, tensors in reads.items()}
-            _remember(self._known, key, (call, [i for slot in call.op.inputs for i in places[slot]]))
+            order = [i for slot in call.op.inputs for i in places[slot]]
+            _remember(self._known, key, (call, None if order == sorted(order) else order))
         self._compute(
             call, [as_read(tensor) for tensor in read], results, lambda: self._op_of(type, inputs, outputs, attrs)
         )
@@ -145,14 +151,14 @@ class EagerBlock(Block):
         return self._make_op(type, self._by_slot(inputs or {}), self._by_slot(outputs or {}), dict(attrs or {}), None)
 
     def _as_given(self, type: str, inputs: Any, outputs: Any, attrs: Any) -> tuple[Any, list[Any], list[Any]]:
-        """A key of all that a call depends on as it was given, and the tensors that it reads and writes.
+        """A key of all that a call depends on as it was given, what it reads as a step does, and what it writes.
 
-        Calls with equal keys have passed the same checks, and need none but that there are values.
+        Calls with equal keys have passed the same checks, and need none.
 
         Raises
         ------
         _Unusual
-            If anything is not as in nearly all calls, such as a tensor of another block.
+            If anything is not as in nearly all calls, such as a tensor of another block or without a value.
         """
         key: list[Any] = [type]
         read: list[Any] = []
@@ -162,8 +168,11 @@ class EagerBlock(Block):
             for tensor in given if given.__class__ in _LISTS else (given,):
                 if tensor.__class__ not in _TENSORS or tensor.block is not self:
                     raise _Unusual
+                value = tensor.value
+                if value is None:
+                    raise _Unusual
                 key.append(tensor.tensor_type)
-                read.append(tensor)
+                read.append((tensor, value, tensor._origin))
         for slot, given in outputs.items():
             key.append(slot)
             for tensor in given if given.__class__ in _LISTS else (given,):
@@ -202,8 +211,7 @@ class EagerBlock(Block):
     ) -> None:
         """Give the results their values, and remember the step if a gradient can flow back through it."""
         try:
-            with np.errstate(all="ignore"):
-                values = call.compute(self.place.xp, [array for _, array, _ in inputs], self.rng)
+            values = call.compute([array for _, array, _ in inputs], self.rng)
             if nonfinite_check.is_on:
                 names = (tensor.name for tensor in results)
                 nonfinite_check.check(call.op, zip(names, values, strict=True), self.place)
@@ -211,27 +219,13 @@ class EagerBlock(Block):
             if is_interrupt(error):
                 raise
             raise blame(error, self._linked(to_blame())) from error
-        if any([tensor._persistable for tensor in results]):  # statistics, which belong together
-            with deferred():
-                self._give(call, inputs, results, values)
-        else:
-            self._give(call, inputs, results, values)
-
-    def _give(self, call: OpCall, inputs: Sequence[Any], results: list[Any], values: Sequence[Any]) -> None:
         recorded = call.is_differentiable and is_recording() and not all([t.stop_gradient for t, _, _ in inputs])
-        for tensor, value, (tensor_type, is_static) in zip(results, values, call.results, strict=True):
-            tensor.value = np.asarray(value) if isinstance(value, np.generic) else value
-            tensor.tensor_type = tensor_type if is_static else type_of(value)
-        if recorded:
-            step = Step(call, inputs, results, caller_site())
-            for i, tensor in enumerate(results):
-                tensor._origin = step, i
-            return
-        for tensor in results:
-            tensor._origin = None
-            # A parameter keeps its flag: an operator that is not recorded may write one, and training goes on.
-            if not isinstance(tensor, Parameter):
-                tensor.stop_gradient = True
+        site = caller_site(2) if recorded else None  # this function and its caller are ours
+        if len(results) > 1 and any([tensor._persistable for tensor in results]):  # statistics, which belong together
+            with deferred():
+                _give(call, inputs, results, values, recorded, site)
+        else:
+            _give(call, inputs, results, values, recorded, site)
 
     def _by_slot(self, given: Mapping[str, Any]) -> dict[str, list[Any]]:
         found = {}
@@ -318,7 +312,7 @@ class EagerBlock(Block):
             kernel = kernel_of(op, self.place.kind, any([t.is_rows for t in (*input_types, *output_types)]))
         except MinigraphError as error:
             raise explain(error, op, self) from None
-        return OpCall(op, input_types, output_types, kernel)
+        return OpCall(op, input_types, output_types, kernel, self.place.xp)
 
     def emit_group(self, key: Any, emit: Any, pairs: Any) -> list[Variable]:
         """Compute what ``emit(block, pairs)`` appends for (parameter, gradient) pairs as one program.
@@ -326,7 +320,7 @@ class EagerBlock(Block):
         The block keeps the program and its state by `key` and the parameters.
         """
         # Strategies may look at the order of creation, and what has state is to have its own for other parameters.
-        order = tuple(sorted(range(len(pairs)), key=lambda i: pairs[i][0].creation))
+        order = tuple(sorted(range(len(pairs)), key=lambda i: getattr(pairs[i][0], "creation", 0)))
         key = key, order, tuple((param.name, param.tensor_type, grad.tensor_type) for param, grad in pairs)
         known = self._programs.get(key)
         if known is None:
@@ -356,6 +350,24 @@ def _remember(table: dict[Any, Any], key: Any, value: Any) -> Any:
     return value
 
 
+def _give(
+    call: OpCall, inputs: Sequence[Any], results: list[Any], values: Sequence[Any], recorded: bool, site: Site | None
+) -> None:
+    step = Step(call, inputs, site) if recorded else None
+    for tensor, value, (tensor_type, is_static) in zip(results, values, call.results, strict=True):
+        if isinstance(value, np.generic):
+            value = np.asarray(value)
+        tensor.value = value
+        tensor.tensor_type = tensor_type if is_static else type_of(value)
+        if step is not None:
+            step.add_output(tensor)
+            continue
+        tensor._origin = None
+        # A parameter keeps its flag: an operator that is not recorded may write one, and training goes on.
+        if not isinstance(tensor, Parameter):
+            tensor.stop_gradient = True
+
+
 def _known_type(op: Operator, slot: str, tensor: Any) -> TensorType:
     if tensor.tensor_type is None:
         raise OpError(f"{op.type}: {slot} reads {tensor.name}, which nothing has written yet")
@@ -380,8 +392,8 @@ def _program_for(emit: Any, pairs: Any) -> tuple[Program, Program, list[str]]:
     mirrored = []
     for i, (param, grad) in enumerate(pairs):
         twin = block.create_parameter(f"param_{i}", param.shape, param.dtype)
-        # Strategies look at the order of creation.
-        twin.creation = param.creation
+        # Strategies look at the order of creation. Tensors that are no parameters may be clipped, too.
+        twin.creation = getattr(param, "creation", twin.creation)
         data = block.create_var(name=f"grad_{i}", shape=grad.shape, dtype=grad.dtype, type=grad.kind, is_data=True)
         mirrored.append((twin, data))
     with program_guard(program, startup), unique_name.guard():
@@ -418,5 +430,6 @@ def guard(place: Place | None = None) -> Iterator[None]:
     if place is not None and not isinstance(place, Place):
         raise WrongTypeError(f"guard needs a Place, got {place!r:.60}", hint="Give it CPUPlace() or CUDAPlace(0).")
     program = EagerProgram(place)
-    with program_guard(program, program):
+    # Names begin anew, as in fluid: a model made in a later guard finds its state in the files of an earlier one.
+    with program_guard(program, program), unique_name.guard():
         yield

@@ -11,12 +11,14 @@ import itertools
 import operator
 import weakref
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from functools import partial, reduce
+from functools import cached_property, partial, reduce
 from typing import Any
+
+import numpy as np
 
 from minigraph import unique_name
 from minigraph.autodiff.backward import gradients
@@ -25,29 +27,27 @@ from minigraph.errors import NonfiniteError, Site
 from minigraph.executor import Executor
 from minigraph.executor.nonfinite_origin import origin
 from minigraph.ir import Operator, Parameter, Program, Variable
+from minigraph.kernels import find_specializer
 from minigraph.kernels.numbers import are_numbers, on_numbers
 from minigraph.kernels.sparse_gradients import added
+from minigraph.lowering.steps import TypeOfArray
 from minigraph.opdef import OpDef
 from minigraph.runtime.kernel_call import arguments_of, keywords_of, results_of
 from minigraph.runtime.place import Place
 from minigraph.runtime.scope import Scope
+from minigraph.support.context import holding
 from minigraph.types import TensorType
 
 _SERIALS = itertools.count()
 _RECORDING: ContextVar[bool] = ContextVar("recording", default=True)
+_serial = operator.attrgetter("serial")
 _KEPT_PLANS = 64
 """Maximum gradient plans of a place."""
 
 
-@contextmanager
-def recording(wanted: bool) -> Iterator[None]:
+def recording(wanted: bool) -> AbstractContextManager[None]:
     """Whether operators computed inside are remembered for `backward`."""
-    before = _RECORDING.get()
-    try:
-        _RECORDING.set(wanted)
-        yield
-    finally:
-        _RECORDING.set(before)
+    return holding(_RECORDING, wanted)
 
 
 def is_recording() -> bool:
@@ -71,26 +71,29 @@ class OpCall:
     """
 
     __slots__ = (
-        "_arguments", "_function", "_in_order", "_kernel", "_keywords", "_single", "input_types", "is_differentiable",
+        "_arguments", "_function", "_in_order", "_results", "_takes_rng", "_unused", "input_types", "is_differentiable",
         "op", "output_types", "results",
     )  # fmt: skip
 
     def __init__(
-        self, op: Operator, input_types: Sequence[TensorType], output_types: Sequence[TensorType], kernel: Any
+        self, op: Operator, input_types: Sequence[TensorType], output_types: Sequence[TensorType], kernel: Any, xp: Any
     ) -> None:
         # A call is kept: with the names of tensors, equal calls on other tensors would differ.
         self.op = Operator(op.definition, _by_position(op.inputs, "i"), _by_position(op.outputs, "o"), op.attrs)
         self.op.site = op.site
         self.input_types, self.output_types = tuple(input_types), tuple(output_types)
-        self._kernel = kernel
-        has_dimensions = not are_numbers(each.shape for each in (*input_types, *output_types))
-        self._function = kernel.function if has_dimensions else on_numbers(kernel.function)
-        self._keywords = keywords_of(self.op, kernel)
         self._arguments: list[Any] = arguments_of(self.op, lambda name: int(name[1:]))
         """Positions among the inputs, for each argument."""
-        self._in_order = self._arguments == list(range(len(self.input_types))) and not kernel.takes_rng
+        given = [at for at in self._arguments if at is not None]
+        self._in_order = self._arguments[: len(given)] == list(range(len(self.input_types)))
+        self._unused = (None,) * (len(self._arguments) - len(given))
+        # As a decorator, because the context manager is a new object each time.
+        self._function = np.errstate(all="ignore")(self._quickest(kernel, xp))
+        self._takes_rng = kernel.takes_rng
         slots = self.definition.outputs
-        self._single = len(slots) == 1 and not slots[0].duplicable
+        is_plain = all([not slot.duplicable and len(self.op.outputs.get(slot.name, ())) == 1 for slot in slots])
+        self._results: Any = partial(results_of, self.op) if not is_plain else None if len(slots) > 1 else _alone
+        """What makes a sequence of the result; None if it is one."""
         self.results = [(each, each.is_static) for each in self.output_types]
         self.is_differentiable = self.definition.grad is not None or has_rule(self.op)
 
@@ -98,18 +101,37 @@ class OpCall:
     def definition(self) -> OpDef:
         return self.op.definition
 
-    def compute(self, xp: Any, arrays: Sequence[Any], rng: Any) -> Sequence[Any]:
+    def _quickest(self, kernel: Any, xp: Any) -> Callable[..., Any]:
+        """The function that computes the operator from its arguments: the kernel, or what is offered for the types."""
+        keywords, types = keywords_of(self.op, kernel), (*self.input_types, *self.output_types)
+        if are_numbers([each.shape for each in types]):
+            return partial(on_numbers(kernel.function), xp, **keywords)
+        offer = None if kernel.for_rows else find_specializer(self.op.type)
+        if offer is not None and all([each.is_static for each in types]):
+            seen = [TypeOfArray(each.shape, each.dtype.numpy) for each in self.input_types]
+            found = offer(xp, *[_picked(at, seen) for at in self._arguments], **keywords)
+            if found is not None:
+                return found
+        return partial(kernel.function, xp, **keywords)
+
+    def compute(self, arrays: Sequence[Any], rng: Any) -> Sequence[Any]:
         """Arrays of the outputs by position, from those of the inputs."""
-        if self._in_order:
-            result = self._function(xp, *arrays, **self._keywords)
-            return (result,) if self._single else results_of(self.op, result)
-        arguments = [
-            arrays[at] if type(at) is int else None if at is None else [arrays[i] for i in at] for at in self._arguments
-        ]
-        # Two branches, because each operator of the imperative mode comes by here.
-        if self._kernel.takes_rng:
-            return results_of(self.op, self._function(xp, *arguments, **self._keywords, rng=rng))
-        return results_of(self.op, self._function(xp, *arguments, **self._keywords))
+        if self._takes_rng:
+            result = self._function(*[_picked(at, arrays) for at in self._arguments], rng=rng)
+        elif self._in_order:
+            result = self._function(*arrays, *self._unused)
+        else:
+            result = self._function(*[_picked(at, arrays) for at in self._arguments])
+        return result if self._results is None else self._results(result)
+
+
+def _picked(at: Any, values: Sequence[Any]) -> Any:
+    """The values at a position or a list of positions; None for None."""
+    return values[at] if at.__class__ is int else None if at is None else [values[i] for i in at]
+
+
+def _alone(result: Any) -> tuple[Any]:
+    return (result,)
 
 
 def _by_position(slots: dict[str, tuple[str, ...]], letter: str) -> dict[str, tuple[str, ...]]:
@@ -127,10 +149,10 @@ class Step:
 
     Attributes
     ----------
-    inputs : tuple of (tensor, array, origin)
+    inputs : sequence of (tensor, array, origin)
         The value that each tensor had, and its origin: the step that made it with the position among its outputs, or
         None.
-    outputs : tuple of (array, TensorType, stop_gradient, weak reference to the tensor)
+    outputs : list of (array, TensorType, stop_gradient, weak reference to the tensor)
         The tensors hold their step, not the other way round.
     site : Site or None
         The user's line.
@@ -138,14 +160,16 @@ class Step:
 
     __slots__ = ("call", "inputs", "outputs", "serial", "site")
 
-    def __init__(
-        self, call: OpCall, inputs: Sequence[tuple[Any, Any, Any]], outputs: Sequence[Any], site: Site | None
-    ) -> None:
-        self.call, self.site = call, site
-        self.inputs = tuple(inputs)
-        # Weak, so that an intermediate tensor dies with its last user; the step keeps its value for the backward pass.
-        self.outputs = tuple([(t.value, t.tensor_type, t.stop_gradient, weakref.ref(t)) for t in outputs])
+    def __init__(self, call: OpCall, inputs: Sequence[tuple[Any, Any, Any]], site: Site | None) -> None:
+        self.call, self.inputs, self.site = call, inputs, site
+        self.outputs: list[tuple[Any, TensorType, bool, weakref.ref[Any]]] = []
         self.serial = next(_SERIALS)
+
+    def add_output(self, tensor: Any) -> None:
+        """Note the next output, which has its value, and tell it its origin."""
+        tensor._origin = self, len(self.outputs)
+        # Weak, so that an intermediate tensor dies with its last user; the step keeps its value for the backward pass.
+        self.outputs.append((tensor.value, tensor.tensor_type, tensor.stop_gradient, weakref.ref(tensor)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -218,54 +242,59 @@ class Tape:
         Arrays by number.
     tensors : list
         Tensors whose gradients are those of the values, by number; None for one that is gone or has another value.
-    numbers : dict
-        The other way round, from the identity of a tensor; several if it was set to other values in between.
     """
 
     def __init__(self, targets: Sequence[Any]) -> None:
         self.steps = _steps_behind(targets)
         self.values: list[Any] = []
         self.tensors: list[Any] = []
-        self.numbers: dict[int, list[int]] = {}
-        self._numbers: dict[Any, int] = {}
-        self._origins: dict[int, Any] = {}
-        """Step and position among its outputs, by the number of the value."""
+        self._firsts: dict[Step, int] = {}
+        """Number of the first value that a step wrote."""
+        self._sources: dict[Any, int] = {}
+        """Number of each value that no step wrote, by the identities of its tensor and its array."""
         self._types: list[TensorType] = []
         self._constant: list[bool] = []
         self._wiring = [self._add(step) for step in self.steps]
-        self._targets = [self._number(t, t.value, t._origin, t.tensor_type) for t in targets]
+        self._targets = [self._number((t, t.value, t._origin), t.tensor_type) for t in targets]
 
     def _add(self, step: Step) -> tuple[OpCall, tuple[int, ...], int]:
-        reads = tuple(
-            [self._number(*given, type_) for given, type_ in zip(step.inputs, step.call.input_types, strict=True)]
-        )
-        first = len(self.values)
+        reads = tuple(map(self._number, step.inputs, step.call.input_types))
+        first = self._firsts[step] = len(self.values)
         for i, (value, tensor_type, constant, reference) in enumerate(step.outputs):
             # The tensor may have died, or have been written by a later step: its gradient is then of no use to anyone.
             tensor = reference()
-            has_it_still = tensor is not None and tensor._origin == (step, i)
-            number = self._declare((step, i), value, tensor_type, constant, tensor if has_it_still else None)
-            self._origins[number] = step, i
+            if tensor is not None and tensor._origin != (step, i):
+                tensor = None
+            self._declare(value, tensor_type, constant, tensor)
         return step.call, reads, first
 
-    def _number(self, tensor: Any, value: Any, origin: Any, tensor_type: TensorType) -> int:
+    def _number(self, given: tuple[Any, Any, Any], tensor_type: TensorType) -> int:
+        tensor, value, origin = given
+        if origin is not None:
+            return self._firsts[origin[0]] + int(origin[1])
         # A tensor that was set to another value in between is a different source for each value.
-        key = origin if origin is not None else (id(tensor), id(value))
-        number = self._numbers.get(key)
+        key = id(tensor), id(value)
+        number = self._sources.get(key)
         if number is None:
+            number = self._sources[key] = len(self.values)
             constant = tensor.stop_gradient or (isinstance(tensor, Parameter) and not tensor.trainable)
-            number = self._declare(key, value, tensor_type, constant, tensor if tensor._origin is None else None)
+            self._declare(value, tensor_type, constant, tensor if tensor._origin is None else None)
         return number
 
-    def _declare(self, key: Any, value: Any, tensor_type: TensorType, constant: bool, tensor: Any) -> int:
-        number = self._numbers[key] = len(self.values)
+    def _declare(self, value: Any, tensor_type: TensorType, constant: bool, tensor: Any) -> None:
         self.values.append(value)
         self.tensors.append(tensor)
-        if tensor is not None:
-            self.numbers.setdefault(id(tensor), []).append(number)
         self._types.append(tensor_type)
         self._constant.append(constant)
-        return number
+
+    @cached_property
+    def numbers(self) -> dict[int, list[int]]:
+        """The numbers by the identity of the tensor; several if it was set to other values in between."""
+        found: dict[int, list[int]] = {}
+        for number, tensor in enumerate(self.tensors):
+            if tensor is not None:
+                found.setdefault(id(tensor), []).append(number)
+        return found
 
     def sources(self) -> list[Any]:
         """The tensors that a gradient flows to."""
@@ -300,6 +329,11 @@ class Tape:
         found = [None if name is None else values[name][0] for name in plan.fetch]
         return self._by_tensor(tensors, dict(zip(wanted, found, strict=True)), operator.add)
 
+    @cached_property
+    def _origins(self) -> dict[int, tuple[Step, int]]:
+        """Step and position among its outputs, by the number of the value."""
+        return {first + i: (step, i) for step, first in self._firsts.items() for i in range(len(step.outputs))}
+
     def _value(self, number: int, block: Any) -> tuple[Any, Any, Any]:
         """A value as a step reads it; its tensor may be gone, or hold another value by now."""
         tensor, value, made_by = self.tensors[number], self.values[number], self._origins.get(number)
@@ -313,11 +347,8 @@ class Tape:
 
     def _by_tensor(self, tensors: Sequence[Any], found: dict[int, Any], add: Callable[[Any, Any], Any]) -> list[Any]:
         """Sum of the gradients that were found for the numbers of a tensor, for each tensor."""
-        results = []
-        for tensor in tensors:
-            parts = [found[number] for number in self.numbers.get(id(tensor), ()) if found[number] is not None]
-            results.append(reduce(add, parts) if parts else None)
-        return results
+        parts = [[found[number] for number in self.numbers.get(id(tensor), ())] for tensor in tensors]
+        return [each[0] if len(each) == 1 else _sum(each, add) for each in parts]
 
     def origin_of_nonfinite(self, tensor: Any, place: Place) -> str:
         """Name the maker of the first value that is not finite between the only target and the gradient of `tensor`."""
@@ -350,6 +381,11 @@ class Tape:
             op.outputs = _renamed(op.outputs, [variable.name for variable in variables[first:]])
             block._link(None, op)
         return program, variables
+
+
+def _sum(parts: Sequence[Any], add: Callable[[Any, Any], Any]) -> Any:
+    there = [part for part in parts if part is not None]
+    return reduce(add, there) if there else None
 
 
 def with_origin(error: NonfiniteError, param: Any, grad: Any) -> NonfiniteError:
@@ -405,11 +441,11 @@ def _like(variable: Variable, suffix: str) -> Variable:
 
 def _steps_behind(targets: Sequence[Any]) -> list[Step]:
     """Every step that the targets depend on, in the order in which they were computed."""
-    seen: dict[int, Step] = {}
+    seen: set[Step] = set()
     pending = [t._origin[0] for t in targets if t._origin is not None]
     while pending:
         step = pending.pop()
-        if step.serial not in seen:
-            seen[step.serial] = step
-            pending.extend(origin[0] for _, _, origin in step.inputs if origin is not None)
-    return [seen[serial] for serial in sorted(seen)]
+        if step not in seen:
+            seen.add(step)
+            pending += [origin[0] for _, _, origin in step.inputs if origin is not None]
+    return sorted(seen, key=_serial)

@@ -19,6 +19,7 @@ from minigraph.ir import Parameter, Variable
 from minigraph.kernels.sparse_gradients import added
 from minigraph.kernels.sparse_rows import SparseRows, dense
 from minigraph.opdef import GRAD_SUFFIX
+from minigraph.runtime.one_element import for_user
 from minigraph.runtime.scope import is_rows
 from minigraph.support.public import explained
 from minigraph.types import TensorType, VarKind
@@ -56,6 +57,37 @@ class BackwardStrategy:
 _SLOTS = ("__weakref__", "_found", "_found_for", "_grad", "_origin", "_target", "value")
 
 
+class Shape(tuple[int, ...]):
+    """Dimensions of a tensor of the imperative mode. In fluid they are a list, so they equal and join one.
+
+    Examples
+    --------
+    >>> shape = Shape((8, 3, 4))
+    >>> shape == [8, 3, 4], [-1] + shape[1:], shape[:2] + [2, 2]
+    (True, [-1, 3, 4], [8, 3, 2, 2])
+    """
+
+    __slots__ = ()
+
+    def __eq__(self, other: object) -> bool:
+        return tuple.__eq__(self, tuple(other) if isinstance(other, list) else other)
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    __hash__ = tuple.__hash__
+
+    def __getitem__(self, item: Any) -> Any:
+        found = tuple.__getitem__(self, item)
+        return Shape(found) if isinstance(item, slice) else found
+
+    def __add__(self, other: Any) -> Any:
+        return [*self, *other] if isinstance(other, list) else tuple.__add__(self, other)
+
+    def __radd__(self, other: Any) -> Any:
+        return [*other, *self] if isinstance(other, list) else NotImplemented
+
+
 class Eager:
     """Base of the tensors and the parameters of the imperative mode.
 
@@ -87,10 +119,15 @@ class Eager:
         # Of a gradient, a weak reference to what it is the gradient of.
         self._target: Any = None
 
+    @property
+    def shape(self) -> Shape | None:
+        """Dimensions; a sparse gradient has those of the whole array."""
+        return None if self.tensor_type is None else Shape(self.tensor_type.shape)
+
     def numpy(self) -> np.ndarray[Any, Any]:
         """The value, as a NumPy array of the caller's own; of selected rows the whole array."""
         value, place = self._held(), self.block.place
-        return np.array(place.to_host(dense(place.xp, value) if is_rows(value) else value), order="C")
+        return for_user(np.array(place.to_host(dense(place.xp, value) if is_rows(value) else value), order="C"))
 
     def _held(self) -> Any:
         if self.value is None:
@@ -228,6 +265,10 @@ class Eager:
             raise ProgramError(f"{self.name} is {self.tensor_type}, its gradient cannot be {grad.tensor_type}")
         self._grad, self._found = grad, None
 
+    def _grad_ivar(self) -> Tensor | None:
+        # Fluid has no attribute `grad`; its programs read the tensor so.
+        return self.grad
+
     def _can_have_rows(self, grad: Tensor) -> bool:
         """Whether `grad` is selected rows that can be the gradient of this tensor."""
         return self.tensor_type is not None and grad.tensor_type == self.tensor_type.held_as(VarKind.SELECTED_ROWS)
@@ -257,21 +298,17 @@ class Eager:
         Parameters
         ----------
         grad_tensor : Tensor, optional
-            What flows into this tensor, of its type. Default: 1. In fluid `backward_strategy` comes first, and may
+            What flows into this tensor, of its type. Default: ones. In fluid `backward_strategy` comes first, and may
             here, too.
         retain_graph, backward_strategy
             Accepted because Paddle 2 and fluid have them: computed values are kept as long as something holds the
             results, and gradients are always summed in the same order.
 
-        Raises
-        ------
-        ProgramError
-            If the tensor has more or less than one element and no `grad_tensor` is given.
-
         Warns
         -----
         UserWarning
-            If the tensor was not computed from anything that has a gradient; nothing happens then, as in fluid.
+            If the tensor has more or less than one element and no `grad_tensor` is given; the gradients are those of
+            the sum, as in fluid. If it was not computed from anything that has a gradient; nothing happens then.
         """
         seed = self._seed(grad_tensor)
         tape = Tape([self])
@@ -279,17 +316,19 @@ class Eager:
         if not sources:
             warn(f"backward does nothing: {self.name} was computed from nothing that has a gradient")
             return
+        # Where the search for the origin of a NaN begins, if an update finds one in a gradient.
+        target, adds_up = weakref.ref(self), self.block.program.accumulates
         for tensor, grad in zip(sources, tape.gradients(self.block.gradient_plans, sources, [seed]), strict=True):
             if grad is not None:
-                tensor._receive(grad, self, adds_up=self.block.program.accumulates)
+                tensor._receive(grad, target, adds_up)
 
     def _seed(self, grad_tensor: Any) -> Any:
         if grad_tensor is None or isinstance(grad_tensor, BackwardStrategy):
             if self._held().size != 1:
-                raise ProgramError(
-                    f"backward starts from one number, {self.name} has {self.value.size}",
-                    hint="Reduce it with layers.mean or layers.reduce_sum, or give grad_tensor.",
-                )  # fmt: skip
+                warn(
+                    f"backward of {self.name}, which has {self.value.size} elements, finds the gradients of their sum: "
+                    "reduce it with layers.mean or layers.reduce_sum, or give grad_tensor"
+                )
             return self.block.place.xp.ones_like(self.value)
         if not isinstance(grad_tensor, Tensor) or grad_tensor.tensor_type != self.tensor_type:
             raise ProgramError(f"grad_tensor must be a Tensor {self.tensor_type}, got {grad_tensor!r:.60}")
@@ -298,8 +337,7 @@ class Eager:
     def _receive(self, grad: Any, target: Any, adds_up: bool) -> None:
         old = self._held_grad() if adds_up else None
         self._grad, self._found = None, grad if old is None else added(self.block.place.xp, old, grad)
-        # Where the search for the origin of a NaN begins, if an update finds one in the gradient.
-        self._found_for = weakref.ref(target)
+        self._found_for = target
 
     def _held_grad(self) -> Any:
         """The array of the gradient, None if there is none."""
@@ -324,14 +362,13 @@ class Tensor(Eager, Variable):
             tensor_type: TensorType | None = None,
             *,
             key: str = "_generated_var",
-            stop_gradient: bool = False,
             **fields: Any,
         ) -> None:
             self.value = self._grad = self._found = self._origin = None
             # Of a gradient, a weak reference to what it is the gradient of.
             self._target = None
             self._key = key
-            Variable.__init__(self, block, name, tensor_type, stop_gradient=stop_gradient, **fields)
+            Variable.__init__(self, block, name, tensor_type, **fields)
 
         @property
         def name(self) -> str:

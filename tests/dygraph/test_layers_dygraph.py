@@ -414,3 +414,77 @@ def test_a_layer_may_create_its_parameters_at_the_first_call():
         assert layer.parameters() == []
         found = [layer(dygraph.to_variable(np.full((2, 4), value, "float32"))).numpy()[0, 0] for value in (1.0, 2.0)]
         assert found == [3, 6] and len(layer.parameters()) == 1
+
+
+def test_names_begin_anew_in_each_guard_so_that_a_later_one_finds_its_state():
+    states = []
+    for _ in range(2):
+        with dygraph.guard():
+            model = dygraph.Linear(2, 1)
+            optimizer = fluid.optimizer.Adam(0.1, parameter_list=model.parameters())
+            for state in states:
+                optimizer.set_dict(state)
+            loss = fluid.layers.mean(model(dygraph.to_variable(np.ones((3, 2), "float32"))))
+            loss.backward()
+            optimizer.minimize(loss)
+            states.append(optimizer.state_dict())
+    assert list(states[0]) == list(states[1])
+    assert states[1]["linear_0.w_0_beta1_pow_acc_0"].numpy() == pytest.approx(0.9**3)
+
+
+def test_an_operator_may_be_told_is_test_whether_or_not_it_tells_the_two_apart():
+    with dygraph.guard():
+        layer = dygraph.Layer()
+        out = layer._helper.create_variable_for_type_inference(dtype="float32")
+        x = dygraph.to_variable(np.array([-1.0, 2.0], "float32"))
+        layer._helper.append_op(type="relu", inputs={"X": [x]}, outputs={"Out": [out]}, attrs={"is_test": False})
+        assert out.numpy().tolist() == [0, 2]
+
+
+def test_members_and_gradients_have_the_spelling_of_fluid():
+    with dygraph.guard():
+        model = dygraph.Sequential(dygraph.Linear(2, 1))
+        assert list(model._sub_layers.values()) == [model[0]]
+        assert model[0].weight._grad_ivar() is None
+        fluid.layers.mean(model(dygraph.to_variable(np.ones((3, 2), "float32")))).backward()
+        assert model[0].weight._grad_ivar().numpy().tolist() == [[1], [1]]
+
+
+def test_shapes_join_lists_as_those_of_fluid_do():
+    x = dygraph.to_variable(np.ones((8, 3, 4), "float32"))
+    assert x.shape == [8, 3, 4] and x.shape == (8, 3, 4) and x.shape != [8, 3]
+    assert layers.reshape(x, x.shape[:1] + [-1]).shape == [8, 12]
+    assert layers.reshape(x, [24] + x.shape[2:]).shape == (24, 4)
+    assert dygraph.Linear(2, 3).weight.shape[1:] + [1] == [3, 1]
+    assert len({x.shape, (8, 3, 4)}) == 1
+
+
+@pytest.mark.parametrize("loss", [dygraph.MSELoss, dygraph.L1Loss, dygraph.BCELoss])
+def test_a_loss_writes_operators_where_it_is_given_variables_of_a_program(loss):
+    x, y = np.full((3, 1), 0.25, "float32"), np.full((3, 1), 0.5, "float32")
+    expected = loss()(dygraph.to_variable(x), dygraph.to_variable(y)).numpy()
+    main = fluid.Program()
+    with fluid.program_guard(main, fluid.Program()):
+        found = loss()(fluid.data("x", [None, 1]), fluid.data("y", [None, 1]))
+        (given,) = fluid.Executor().run(main, {"x": x, "y": y}, [found])
+    np.testing.assert_array_equal(given, expected)
+
+
+def test_a_property_of_a_users_layer_sets_what_it_says():
+    class Tied(dygraph.Layer):
+        def __init__(self):
+            super().__init__()
+            self._table = self.create_parameter([2, 2])
+
+        @property
+        def weight(self):
+            return self._table
+
+        @weight.setter
+        def weight(self, value):
+            self._table = value
+
+    one, other = Tied(), Tied()
+    other.weight = one.weight
+    assert other._table is one._table
+    assert [param.name for param in other.parameters()] == [one._table.name]

@@ -407,3 +407,18 @@ def test_what_operators_of_python_do_with_an_input_is_traced(what):
     other = array(2, 3, seed=1)
     forms = {"subscript": other[1], "number": other * 2, "operator": other + other, "method": other.astype("float64")}
     assert np.allclose(traced([other])[0], np.tanh(forms[what]))
+
+
+def test_a_saved_model_normalizes_as_in_a_test(tmp_path):
+    with fluid.dygraph.guard():
+        layer = fluid.dygraph.BatchNorm(2)
+        x = np.arange(24, dtype="float32").reshape(3, 2, 2, 2)
+        layer(fluid.dygraph.to_variable(x))
+        layer.eval()
+        out, traced = fluid.dygraph.TracedLayer.trace(layer, [fluid.dygraph.to_variable(x)])
+        traced.save_inference_model(str(tmp_path))
+    executor = fluid.Executor()
+    with fluid.scope_guard(fluid.Scope()):
+        program, (name,), targets = fluid.io.load_inference_model(str(tmp_path), executor)
+        (found,) = executor.run(program, {name: x}, targets)
+    np.testing.assert_array_equal(found, out.numpy())
