@@ -45,12 +45,20 @@ class WeightDecayRegularizer(Strategy):
     def _regularization_coeff(self) -> float:
         return self.regularization_coeff
 
+    @_regularization_coeff.setter
+    def _regularization_coeff(self, value: float) -> None:
+        # Fluid's classes of users' own set it in their constructors.
+        self._settle(regularization_coeff=number(value, "regularization_coeff"))
+
 
 @public
 @printable
 @dataclass(frozen=True)
 class L2DecayRegularizer(WeightDecayRegularizer):
     """Penalty ``coeff / 2 * sum(param**2)``, gradient ``coeff * param``."""
+
+    def __str__(self) -> str:
+        return f"L2Decay, regularization_coeff={self.regularization_coeff:f}"
 
     def emit(self, block: Block, param: Parameter) -> Variable:
         decay = _like(block, param)
@@ -63,6 +71,9 @@ class L2DecayRegularizer(WeightDecayRegularizer):
 @dataclass(frozen=True)
 class L1DecayRegularizer(WeightDecayRegularizer):
     """Penalty ``coeff * sum(|param|)``, gradient ``coeff * sign(param)``."""
+
+    def __str__(self) -> str:
+        return f"L1Decay, regularization_coeff={self.regularization_coeff:f}"
 
     def emit(self, block: Block, param: Parameter) -> Variable:
         decay = _like(block, param)

@@ -111,7 +111,7 @@ class GradientClipBase(Strategy):
         """Return the error of an operator as an error of the strategy, which is what the user has written."""
         grads = ", ".join(str(grad) for _, grad in pairs[:3])
         return ClipError(
-            f"{self} cannot clip {grads}",
+            f"{self!r} cannot clip {grads}",
             details=[error.message.partition(": ")[2] or error.message],
             hint=error.hint or "Give values that the dtype of the gradients can hold.",
         )
@@ -155,9 +155,12 @@ class GradientClipBase(Strategy):
         """Raise unless `other`, the strategy of `param` in the same group, agrees with this one."""
 
     def wants(self, param: Parameter) -> bool:
-        """Whether the strategy concerns `param`: by its ``need_clip`` field and this strategy's function."""
+        """Whether the strategy concerns `param`: by its ``need_clip`` field and this strategy's function.
+
+        In the imperative mode tensors that are no parameters may be clipped, too; they have no such field.
+        """
         need_clip = self._need_clip_func
-        return param.need_clip and (need_clip is None or bool(need_clip(param)))
+        return getattr(param, "need_clip", True) and (need_clip is None or bool(need_clip(param)))
 
     @without_collector
     def __call__(self, params_grads: Sequence[tuple[Parameter, Variable | None]]) -> ParamsGrads:

@@ -61,6 +61,9 @@ class GradientClipByValue(GradientClipBase):
         self._settle(max=upper, min=lower)
 
     @on_one_line
+    def __str__(self) -> str:
+        return f"Gradient Clip By Value, min = {self.min:f}, max={self.max:f}"
+
     def emit(self, block: Block, pairs: ParamsGrads, threshold_first: bool = False) -> list[Variable]:
         assert self.min is not None
         if fits_attribute(self.min) and fits_attribute(self.max):
@@ -102,6 +105,9 @@ class GradientClipByNorm(GradientClipBase):
     _checks: ClassVar = {"clip_norm": check_threshold}
 
     @on_one_line
+    def __str__(self) -> str:
+        return f"Gradient Clip By Norm, clip_norm={self.clip_norm:f}"
+
     def emit(self, block: Block, pairs: ParamsGrads, threshold_first: bool = False) -> list[Variable]:
         if fits_attribute(self.clip_norm):
             return [emit_for(block, pair, "clip_by_norm", max_norm=self.clip_norm) for pair in pairs]
@@ -141,6 +147,9 @@ class GradientClipByGlobalNorm(GroupClip):
     _checks: ClassVar = {"clip_norm": check_threshold}
 
     @on_one_line
+    def __str__(self) -> str:
+        return f"Gradient Clip By GlobalNorm, global_norm={self.clip_norm:f}"
+
     def emit(self, block: Block, pairs: ParamsGrads, threshold_first: bool = False) -> list[Variable]:
         """Fluid's operators; `threshold_first` puts the constant in front, as ``append_gradient_clip_ops`` has it."""
         program, role = block.program, block.program.current_role

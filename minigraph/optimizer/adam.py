@@ -9,7 +9,8 @@ from minigraph.autodiff.backward import ParamsGrads
 from minigraph.clip import GradientClipBase
 from minigraph.ir import Block, Parameter, Role, Variable
 from minigraph.ir.name_scope import name_scope
-from minigraph.optimizer.base import LearningRate, Optimizer, Parameters
+from minigraph.optimizer.base import Optimizer
+from minigraph.optimizer.state import LearningRate, Parameters
 from minigraph.regularizer import WeightDecayRegularizer
 from minigraph.support.arguments import number
 from minigraph.support.public import public

@@ -10,6 +10,7 @@ from minigraph.ir import Parameter, Program, Role, Variable
 from minigraph.ir.default_programs import default_main_program, program_guard, refuse_imperative_mode
 from minigraph.ir.name_scope import name_scope
 from minigraph.layers.elementwise import elementwise_max, elementwise_min, elementwise_pow
+from minigraph.layers.learning_rate_scheduler import autoincreased_step_counter
 from minigraph.layers.reduce import sums
 from minigraph.layers.tensor import assign, cast, create_global_var, fill_constant
 from minigraph.optimizer.base import Optimizer
@@ -150,15 +151,17 @@ class ExponentialMovingAverage(_Averages):
                 self._averages[param.name] = create_global_var(
                     param.shape, 0.0, param.dtype, persistable=True, name=generate(f"{prefix}{param.name}_ema")
                 )
-        with default_main_program().role_guard(Role.OPTIMIZE):
-            self._counter = create_global_var([1], 0, "int64", persistable=True, name=self._step_counter_name)
-        self._append_exchange()
+        with program_guard(self.apply_program):
+            counter = create_global_var([1], 0, "int64", persistable=True, name=self._step_counter_name)
+        self._append_exchange(counter)
 
     def update(self) -> None:
-        """Append to the program what brings the averages up to date."""
-        block = default_main_program().global_block()
+        """Append to the program what brings the averages up to date.
+
+        All averages of a program share the counter of its runs.
+        """
         with default_main_program().role_guard(Role.OPTIMIZE):
-            block.append_op("increment", {"X": self._counter}, {"Out": self._counter}, {"step": 1.0})
+            autoincreased_step_counter(self._step_counter_name)
         for param in self._params:
             average = self._averages[param.name]
             with self._updating(param):
@@ -174,11 +177,11 @@ class ExponentialMovingAverage(_Averages):
                 assign(elementwise_min(_in_dtype(warm, decay), fill_constant([1], "float32", self._decay)), decay)
         return decay
 
-    def _append_exchange(self) -> None:
+    def _append_exchange(self, counter: Variable) -> None:
         program = self.apply_program
         with self._averaging():
             # At step 0 any divisor will do, as the averages are 0.
-            steps = cast(twin(program, self._counter), "float32")
+            steps = cast(counter, "float32")
             steps = elementwise_max(steps, fill_constant([1], "float32", 1.0))
             correction = 1.0 - elementwise_pow(twin(program, self._decay_var), steps)
             for param in self._params:
@@ -256,7 +259,7 @@ class ModelAverage(_Averages, Optimizer):
         return sums([state[kind] for kind in _SUMS]) / cast(count, param.dtype)
 
     def _state_of(self, param: Parameter, kind: str) -> Variable:
-        return twin(self.apply_program, self._accumulators[param.block.program.serial, kind, param.name])
+        return twin(self.apply_program, self._state_by_program[param.block.program.serial, kind, param.name])
 
 
 def _in_dtype(x: Variable, like: Variable) -> Variable:

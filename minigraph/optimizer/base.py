@@ -6,42 +6,28 @@ adds weight decay to the clipped gradients, and appends one update per parameter
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from numbers import Real
 from typing import Any, ClassVar
 
-import numpy as np
-
 from minigraph.autodiff.backward import ParamsGrads, append_backward
 from minigraph.clip import GradientClipBase, append_gradient_clip_ops, error_clip_callback
-from minigraph.eager.guard import to_variable
-from minigraph.eager.learning_rate import LearningRateDecay
 from minigraph.eager.updates import EagerUpdates
-from minigraph.errors import NotFoundError, ProgramError, WrongTypeError, caller_site, suggest, warn
+from minigraph.errors import ProgramError, WrongTypeError, warn
 from minigraph.ir import Block, Operator, Parameter, Program, Role, Variable
 from minigraph.ir.default_programs import default_main_program, default_startup_program, program_guard
 from minigraph.ir.name_scope import name_scope
 from minigraph.ir.variable_operators import is_eager
-from minigraph.layer_helper import create_state
-from minigraph.layers.tensor import create_global_var
+from minigraph.optimizer.state import LearningRate, OptimizerState, Parameters
 from minigraph.passes import events
 from minigraph.passes.gradient_clip import skip_updates
 from minigraph.regularizer import L2DecayRegularizer, WeightDecayRegularizer, append_regularization_ops
-from minigraph.support.arguments import number
 from minigraph.support.gc_pause import without_collector
 from minigraph.support.public import public
-from minigraph.support.undo import note
-from minigraph.types import DType
-from minigraph.unique_name import generate
-
-LearningRate = float | Variable | LearningRateDecay
-Parameters = Sequence[Parameter | str] | None
-
-_DECAY_STATE = "LR_Scheduler"
 
 
 @public
-class Optimizer:
+class Optimizer(OptimizerState):
     """Base of the optimizers.
 
     Parameters
@@ -69,6 +55,11 @@ class Optimizer:
         If an argument is given by both of its names.
     """
 
+    def __init_subclass__(cls) -> None:
+        # Fluid's names of the kinds, such as `_velocity_acc_str`, which classes derived by users read.
+        for kind in (*cls._state.values(), *cls._read_state.values()):
+            setattr(cls, f"_{kind.strip('_').removesuffix('_acc')}_acc_str", kind)
+
     def __init__(
         self,
         learning_rate: LearningRate = 0.001,
@@ -80,29 +71,15 @@ class Optimizer:
         parameters: Parameters = None,
         weight_decay: float | WeightDecayRegularizer | None = None,
     ) -> None:
-        if isinstance(learning_rate, Variable) and is_eager(learning_rate):
-            learning_rate = float(learning_rate)
-        if not isinstance(learning_rate, Variable | LearningRateDecay):
-            learning_rate = number(learning_rate, "learning_rate")
-
         parameter_list = _one_of("parameter_list", parameter_list, "parameters", parameters)
+        updates = EagerUpdates(self._append_eager_updates, self._eager_settings)
+        super().__init__(learning_rate, parameter_list, name, updates)
         if isinstance(weight_decay, Real):
             weight_decay = L2DecayRegularizer(float(weight_decay))
         self.regularization = _one_of("regularization", regularization, "weight_decay", weight_decay)
-        self._decay = learning_rate if isinstance(learning_rate, LearningRateDecay) else None
-        self._learning_rate = learning_rate.current() if isinstance(learning_rate, LearningRateDecay) else learning_rate
-        # An iterator, such as a filter of parameters, could be read once only.
-        self._parameter_list = list(parameter_list) if isinstance(parameter_list, Iterator) else parameter_list
         self._grad_clip = grad_clip
-        self._name = name
-        self._dtype = DType.FP32
         self._op_attrs: dict[str, Any] = {}
         """Attributes of the operator that updates a parameter."""
-        self._rates: dict[int, Variable] = {}
-        """The learning rate variable of each program, by the program's serial number."""
-        self._accumulators: dict[tuple[int, str, str], Variable] = {}
-        """State by program, kind and parameter."""
-        self._updates = EagerUpdates(self._append_eager_updates, self._eager_settings)
 
     def minimize(
         self,
@@ -175,6 +152,8 @@ class Optimizer:
         # By name, as in fluid, because the order of pairs is that of all operators that follow.
         pairs = sorted(((p, g) for p, g in params_grads if g is not None), key=lambda pair: pair[0].name)
         if not pairs:
+            if self._decay is not None:  # counts each call, as in fluid
+                self._follow(self._decay())
             return []
         strangers = [param for param, _ in pairs if not isinstance(param, Parameter) and not is_eager(param)]
         if strangers:
@@ -306,106 +285,14 @@ class Optimizer:
 
     clear_gradients = clear_grad
 
-    def get_lr(self) -> float:
-        """The learning rate in use: with a `LearningRateDecay` that of the last update, before the first that of it."""
-        if isinstance(self._learning_rate, Variable):
-            raise ProgramError("the learning rate is a variable of a program", hint="Fetch it with an Executor.")
-        return self._learning_rate
-
-    current_step_lr = get_lr
-
-    def set_lr(self, value: float) -> None:
-        """Go on with another learning rate; accumulators stay (imperative mode).
-
-        Raises
-        ------
-        WrongTypeError
-            If `value` is no number.
-        ProgramError
-            If the optimizer has updated a program, where the learning rate is a variable of the scope, or follows a
-            `LearningRateDecay`.
-        """
-        rate = number(value, "the learning rate")
-        if self._rates and not self._updates.has_programs:
-            raise ProgramError(
-                "set_lr works in the imperative mode; here the learning rate is a variable of the program",
-                hint="Set it in the scope, or make it with layers such as a decay.",
-            )
-        if self._decay is not None:
-            raise ProgramError(
-                f"the learning rate follows a {type(self._decay).__name__}",
-                hint="Make the optimizer with a float to set it.",
-            )  # fmt: skip
-        self._follow(rate)
-
     def _append_eager_updates(self, pairs: ParamsGrads) -> Variable:
         """`append_updates` for the copies of eager parameters in a program; returns the learning rate."""
         self._dtype = pairs[0][0].dtype
         self.append_updates(pairs)
-        return self._rates[default_main_program().serial]
+        return self._learning_rate_map[default_main_program()]
 
     def _eager_settings(self) -> tuple[Any, ...]:
         return self.regularization, self._grad_clip
-
-    def _follow(self, rate: float) -> None:
-        self._learning_rate = rate
-        self._updates.set_learning_rate(rate)
-
-    def state_dict(self) -> dict[str, Any]:
-        """Accumulators and learning rate by the names of their variables, as tensors (imperative mode).
-
-        The state of a `LearningRateDecay` is there as ``LR_Scheduler``.
-
-        Examples
-        --------
-        >>> import minigraph as paddle
-        >>> with paddle.unique_name.guard():
-        ...     model = paddle.nn.Linear(2, 1)
-        ...     optimizer = paddle.optimizer.Momentum(0.1, parameters=model.parameters())
-        >>> sorted(optimizer.state_dict())
-        ['learning_rate_0', 'linear_0.b_0_velocity_0', 'linear_0.w_0_velocity_0']
-        """
-        state = self._updates.state(self._eager_parameters(None))
-        if self._decay is not None:
-            state[_DECAY_STATE] = self._decay.state_dict()
-        return state
-
-    def set_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from what `state_dict` has given, as tensors or arrays (imperative mode).
-
-        Raises
-        ------
-        NotFoundError
-            If a name is missing, or there is one that this optimizer has not.
-        ProgramError
-            If a shape or dtype differs. Nothing is changed then.
-        """
-        if self._decay is not None and _DECAY_STATE not in state:
-            raise NotFoundError(f"the state has no {_DECAY_STATE!r}", site=caller_site())
-        self._updates.set_state(
-            self._eager_parameters(None),
-            {name: value for name, value in state.items() if self._decay is None or name != _DECAY_STATE},
-        )
-        if self._decay is not None:
-            self._decay.set_dict(state[_DECAY_STATE])
-        self._learning_rate = self._updates.learning_rate(self._learning_rate)
-
-    set_dict = set_state_dict
-
-    def _eager_parameters(self, parameter_list: Parameters) -> list[Any]:
-        params = parameter_list if parameter_list is not None else self._parameter_list
-        if params is None:
-            raise ProgramError(
-                "the optimizer does not know what to update",
-                hint="Give it parameter_list=model.parameters() in the imperative mode.",
-            )  # fmt: skip
-        for param in params:
-            if not is_eager(param):
-                raise WrongTypeError(
-                    f"{param!r:.60} is no parameter of the imperative mode",
-                    hint="Give model.parameters(), or update the program with minimize(loss).",
-                )  # fmt: skip
-        return list(params)
 
     def _eager_gradients(self, parameter_list: Parameters) -> ParamsGrads:
         params = self._eager_parameters(parameter_list)
@@ -413,94 +300,6 @@ class Optimizer:
         if not pairs:
             warn("nothing is updated, because no parameter has a gradient: call loss.backward() first")
         return pairs
-
-    # Learning rate
-
-    def _create_global_learning_rate(self) -> None:
-        program = default_main_program()
-        if program.serial in self._rates:
-            return
-        rate = self._learning_rate
-        if isinstance(rate, Variable):
-            if rate.block.program is not program:
-                raise ProgramError(
-                    f"the learning rate {rate} belongs to another program",
-                    hint="Give a float, or make the variable in the program to optimize.",
-                )  # fmt: skip
-        else:
-            rate = create_global_var([1], rate, self._dtype, persistable=True, name=generate("learning_rate"))
-        self._rates[program.serial] = rate
-        # If the call fails, its variables are removed from the program, and must be forgotten here as well.
-        note(self._rates.pop, program.serial)
-
-    def _rate_for(self, param: Parameter) -> Variable:
-        """The learning rate times the parameter's own factor."""
-        program = default_main_program()
-        rate, factor = self._rates[program.serial], param.optimize_attr["learning_rate"]
-        # As in fluid, a variable takes the place of the learning rate; a number is a factor.
-        if isinstance(factor, Variable):
-            return factor
-        if factor == 1.0:
-            return rate
-        # Fluid gives the product both roles.
-        with program.role_guard(Role.OPTIMIZE | Role.LR_SCHED), name_scope("scale_with_param_lr"):
-            return rate * float(factor)
-
-    def _create_param_lr(self, param_and_grad: tuple[Parameter, Variable]) -> Variable:
-        """The learning rate of a parameter: that of all times the parameter's own factor."""
-        return self._rate_for(param_and_grad[0])
-
-    def _global_learning_rate(self, program: Program | None = None) -> Variable | None:
-        """The learning rate of a program, by default the main one, or of the imperative mode; None before an update."""
-        if program is None and self._updates.has_programs:
-            return to_variable(np.array([self.get_lr()], self._dtype.numpy))
-        return self._rates.get((program or default_main_program()).serial)
-
-    # State
-
-    def _add_accumulator(
-        self,
-        name: str,
-        param: Parameter,
-        dtype: Any = None,
-        fill_value: float = 0.0,
-        shape: Sequence[int] | None = None,
-        type: Any = None,
-        device: str | None = None,
-    ) -> Variable:
-        """The state `name` of a parameter, made unless it is there; `type` and `device` serve programs of fluid's."""
-        key = (default_main_program().serial, name, param.name)
-        if key in self._accumulators:
-            return self._accumulators[key]
-        prefix = f"{self._name}_{name}" if self._name else name
-        name = generate(f"{param.name}_{prefix}")
-        shape = param.shape if shape is None else shape
-        self._accumulators[key] = create_state(name, shape, dtype or param.dtype, float(fill_value))
-        note(self._accumulators.pop, key)
-        return self._accumulators[key]
-
-    def get_opti_var_name_list(self) -> list[str]:
-        """Names of the state that the optimizer keeps for its parameters, in order of creation."""
-        return [var.name for var in self._accumulators.values()]
-
-    def _get_accumulator(self, name: str, param: Parameter) -> Variable:
-        """The state `name` of a parameter.
-
-        Raises
-        ------
-        NotFoundError
-            If there is none.
-        """
-        # State is filed under the program that was the default one, which is not always that of the parameter.
-        for program in (param.block.program, default_main_program()):
-            found = self._accumulators.get((program.serial, name, param.name))
-            if found is not None:
-                return found
-        known = {kind for _, kind, of in self._accumulators if of == param.name}
-        raise NotFoundError(
-            f"{type(self).__name__} has no state {name!r} for {param.name}", site=caller_site(),
-            hint=suggest(name, known) or "Make it in _create_accumulators, with _add_accumulator.",
-        )  # fmt: skip
 
 
 def _one_of(fluid_name: str, fluid: Any, paddle_name: str, paddle: Any) -> Any:

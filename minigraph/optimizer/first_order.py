@@ -7,7 +7,8 @@ from typing import ClassVar
 
 from minigraph.clip import GradientClipBase
 from minigraph.errors import ProgramError, warn
-from minigraph.optimizer.base import LearningRate, Optimizer, Parameters
+from minigraph.optimizer.base import Optimizer
+from minigraph.optimizer.state import LearningRate, Parameters
 from minigraph.regularizer import WeightDecayRegularizer
 from minigraph.support.arguments import number
 from minigraph.support.public import public

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from minigraph.errors import ProgramError
 from minigraph.ir import Program, Variable
@@ -57,6 +58,13 @@ class RecomputeOptimizer(WrappedOptimizer):
         self._checkpoints = list(checkpoints)
 
     set_checkpoints = _set_checkpoints
+
+    def load(self, stat_dict: Any) -> None:
+        """Refuse, as in fluid: state is loaded with the parameters, by `minigraph.io.load_persistables`."""
+        raise ProgramError(
+            "RecomputeOptimizer does not load state",
+            hint="Load it with the parameters: io.load_persistables(exe, folder, program).",
+        )  # fmt: skip
 
     def _rewrite(self, program: Program) -> None:
         if self._checkpoints is None:

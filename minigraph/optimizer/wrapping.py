@@ -9,7 +9,7 @@ from minigraph.autodiff.backward import ParamsGrads
 from minigraph.errors import ProgramError
 from minigraph.ir import Operator, Parameter, Program, Variable
 from minigraph.ir.default_programs import default_startup_program, program_guard, refuse_imperative_mode
-from minigraph.optimizer.base import Parameters
+from minigraph.optimizer.state import Parameters
 from minigraph.support.public import public
 
 

@@ -397,7 +397,7 @@ def test_error_clip_works_inside_the_backward_pass():
     with fluid.program_guard(main, startup), fluid.unique_name.guard():
         x = fluid.data("x", [None, 3])
         hidden = L.fc(x, 4)
-        hidden.error_clip = ErrorClipByValue(max=0.001)
+        hidden._set_error_clip(ErrorClipByValue(max=0.001))
         loss = L.reduce_sum(L.square(hidden))
         pairs = fluid.append_backward(loss, callbacks=[fluid.clip.error_clip_callback])
     exe, scope = fluid.Executor(), fluid.Scope()

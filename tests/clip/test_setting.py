@@ -6,6 +6,7 @@ import pytest
 
 import minigraph as fluid
 from minigraph import clip
+from minigraph.errors import WrongTypeError
 from minigraph.ir import Block
 from minigraph.support import public
 
@@ -56,3 +57,16 @@ def test_an_operator_of_a_clip_is_appended_by_at_most_seven_calls(strategy):
     assert calls.paths
     for path in calls.paths:
         assert len(path) <= MOST_CALLS, " -> ".join(path)
+
+
+@pytest.mark.usefixtures("new_program")
+def test_a_parameter_is_made_with_a_clip_of_its_own_as_before_fluid_1_8():
+    x = fluid.data("x", [None, 4])
+    attr = fluid.ParamAttr(gradient_clip=clip.GradientClipByNorm(0.5))
+    loss = fluid.layers.mean(fluid.layers.fc(x, 3, param_attr=attr))
+    fluid.optimizer.SGD(0.1).minimize(loss)
+    block = fluid.default_main_program().global_block()
+    (op,) = block.ops.by_type["clip_by_norm"]
+    assert op.input("X") == ["fc_0.w_0@GRAD"] and op.attr("max_norm") == 0.5
+    with pytest.raises(WrongTypeError, match="gradient clip must be a strategy"):
+        fluid.ParamAttr(gradient_clip=clip.ErrorClipByValue(1.0))

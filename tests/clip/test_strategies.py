@@ -378,3 +378,18 @@ def test_after_gradients_of_zero_the_next_is_not_clipped_to_zero(strategy):
 def test_a_number_without_dimensions_is_a_tensor_of_one_element(strategy, dtype):
     (found,) = clip_everywhere(strategy, [np.array(-6.5, dtype)])
     assert (found.shape, found.dtype, float(found)) == ((), dtype, -2.0)
+
+
+def test_strategies_print_as_in_fluid():
+    clip = fluid.clip
+    assert [
+        str(clip.GradientClipByValue(1.0)),
+        str(clip.GradientClipByNorm(2)),
+        str(clip.GradientClipByGlobalNorm(3)),
+    ] == [
+        "Gradient Clip By Value, min = -1.000000, max=1.000000",
+        "Gradient Clip By Norm, clip_norm=2.000000",
+        "Gradient Clip By GlobalNorm, global_norm=3.000000",
+    ]
+    assert str(fluid.regularizer.L2Decay(0.1)) == "L2Decay, regularization_coeff=0.100000"
+    assert str(fluid.regularizer.L1Decay(0.1)) == "L1Decay, regularization_coeff=0.100000"

@@ -1,6 +1,7 @@
 """The strategies beyond fluid's three as parts of programs: options, groups, layers, text, copies, state."""
 
 import copy
+import dataclasses
 import math
 import pickle
 
@@ -362,6 +363,27 @@ def test_a_pipeline_of_one_does_what_the_one_does():
 
 
 # Both modes
+
+
+@each_strategy
+def test_tensors_that_are_no_parameters_are_clipped_like_gradients_of_parameters(strategy):
+    strategy = dataclasses.replace(strategy, nonfinite="propagate")  # "skip" is for optimizers
+    values = np.array([2, 3], "float32"), np.array([3, 4], "float32")
+    found = []
+    with fluid.dygraph.guard():
+        tensors = [fluid.dygraph.to_variable(value) for value in values]
+        for make in (fluid.dygraph.to_variable, lambda value: parameter_of(value)):
+            params = [make(value) for value in values]
+            pairs = strategy([*zip(params, tensors, strict=True), (params[0], None)])
+            found.append([grad.numpy() for _, grad in pairs])
+    assert same_bits(*found)
+
+
+def parameter_of(value):
+    """A parameter of the imperative mode."""
+    param = fluid.layers.create_parameter(list(value.shape), str(value.dtype))
+    param.set_value(value)
+    return param
 
 
 @each_strategy

@@ -272,3 +272,25 @@ def test_blocks_and_operators_have_fluids_spellings():
     block.create_var(name="out", shape=[2], dtype="float32")
     op._rename_output(y.name, "out")
     assert op.output("Out") == ["out"]
+
+
+def test_a_regularizer_of_fluids_form_sets_its_own_fields():
+    class Towards(fluid.regularizer.WeightDecayRegularizer):
+        def __init__(self, point, regularization_coeff=0.0):
+            super().__init__()
+            self._regularization_coeff, self.point = regularization_coeff, point
+
+        def __call__(self, param, grad, block):
+            decay = block.create_var(name=fluid.unique_name.generate("decay"), dtype=param.dtype, shape=param.shape)
+            block.append_op("scale", {"X": param}, {"Out": decay}, {"bias": -self.point, "bias_after_scale": False,
+                                                                    "scale": self._regularization_coeff})  # fmt: skip
+            return decay
+
+    weight = fluid.layers.create_parameter([2], "float32", attr=fluid.ParamAttr("w", regularizer=Towards(3.0, 0.5)))
+    fluid.optimizer.SGD(1.0).minimize(fluid.layers.mean(weight * 0.0))
+    executor = fluid.Executor()
+    executor.run(fluid.default_startup_program())
+    before, after = (executor.run(fetch_list=["w"])[0] for _ in range(2))
+    np.testing.assert_allclose(after, before - 0.5 * (before - 3.0), rtol=1e-6)
+    with pytest.raises(ValueError, match="regularization_coeff"):
+        Towards(3.0, float("nan"))

@@ -139,6 +139,19 @@ def test_an_imperative_optimizer_takes_the_next_rate_at_each_update():
     assert found == [0.5, 0.5, 0.25, 0.125, 0.125]
 
 
+def test_a_decay_counts_where_no_gradient_was_found():
+    with fluid.dygraph.guard():
+        layer = fluid.dygraph.Linear(2, 2)
+        decay = fluid.dygraph.MultiStepDecay(0.5, milestones=[1, 2])
+        optimizer = fluid.optimizer.Adam(decay, parameter_list=layer.parameters())
+        rates = []
+        for _ in range(3):
+            optimizer.minimize(fluid.layers.reduce_mean(layer(fluid.dygraph.to_variable(np.ones((1, 2), "float32")))))
+            decay.epoch()
+            rates.append(optimizer.current_step_lr())
+    assert rates == pytest.approx([0.5, 0.05, 0.005])  # recorded from 1.8.5: an epoch later than the decay itself
+
+
 def test_an_epoch_decay_waits_for_the_epoch():
     decay = decays.StepDecay(0.5, step_size=1, decay_rate=0.5)
     found, _ = imperative_training(decay, 4, lambda step: decay.epoch() if step % 2 else None)

@@ -180,6 +180,18 @@ def test_any_number_is_a_learning_rate(rate):
     assert (type(optimizer.get_lr()), optimizer.get_lr()) == (float, rate)
 
 
+def test_the_learning_rate_of_a_program_may_be_set_before_minimize():
+    with fluid.program_guard(fluid.Program(), fluid.Program()):
+        main = fluid.default_main_program()
+        loss, rate = L.mean(L.fc(fluid.data("x", [None, 3]), 1)), L.fill_constant([1], "float32", 0.5)
+        optimizer = fluid.optimizer.SGD(0.1)
+        assert optimizer._learning_rate_map.get(main) is None
+        optimizer._learning_rate_map[main] = rate
+        optimizer.minimize(loss)
+        assert optimizer._learning_rate_map[main] is optimizer._global_learning_rate() is rate
+        assert {op.input("LearningRate")[0] for op in main.global_block().ops if op.type == "sgd"} == {rate.name}
+
+
 def test_a_learning_rate_of_another_program_is_refused():
     with fluid.program_guard(fluid.Program(), fluid.Program()):
         rate = L.create_global_var([1], 0.5, "float32", persistable=True)
@@ -194,3 +206,30 @@ def test_wrong_strategies_are_refused():
         fluid.optimizer.SGD(0.1, grad_clip=1.0)
     with pytest.raises(WrongTypeError, match="regularization"):
         fluid.optimizer.SGD(0.1, regularization=0.1)
+
+
+def test_state_and_rates_have_the_names_that_scripts_read():
+    with fluid.program_guard(fluid.Program(), fluid.Program()), fluid.unique_name.guard():
+        rate = L.exponential_decay(0.1, 10, 0.5)
+        optimizer = fluid.optimizer.Adam(rate)
+        optimizer.minimize(L.mean(L.fc(fluid.data("x", [None, 3]), 1)))
+        assert sorted(optimizer._accumulators) == ["beta1_pow_acc", "beta2_pow_acc", "moment1", "moment2"]
+        moments = optimizer._accumulators[optimizer._moment1_acc_str]
+        assert {param: var.name for param, var in moments.items()} == {
+            "fc_0.b_0": "fc_0.b_0_moment1_0", "fc_0.w_0": "fc_0.w_0_moment1_0",
+        }  # fmt: skip
+        assert optimizer._beta1_pow_acc_str == "beta1_pow_acc"
+        assert list(optimizer._learning_rate_map) == [fluid.default_main_program()]
+        assert list(optimizer._learning_rate_map.values()) == [optimizer._learning_rate] == [rate]
+    with fluid.dygraph.guard():
+        decay = fluid.dygraph.NoamDecay(8, 10)
+        layer = fluid.dygraph.Linear(2, 1)
+        optimizer = fluid.optimizer.SGD(decay, parameter_list=layer.parameters())
+        assert optimizer._learning_rate is decay
+        optimizer._learning_rate = 0.5
+        assert optimizer.get_lr() == optimizer._learning_rate == 0.5
+
+
+def test_state_of_recomputed_programs_is_not_loaded():
+    with pytest.raises(ProgramError, match="RecomputeOptimizer does not load state"):
+        fluid.optimizer.RecomputeOptimizer(fluid.optimizer.SGD(0.1)).load({})

@@ -65,6 +65,19 @@ def test_an_exponential_average_is_the_weighted_mean_of_the_steps(dtype):
     np.testing.assert_allclose(training.applied(), expected, rtol=1e-5)
 
 
+def test_two_averages_of_a_program_count_its_steps_once():
+    def make():
+        first = ema(decay=0.5)()
+        ema(decay=0.5)()
+        return first
+
+    training = Training(make)
+    history = training.steps(3)
+    assert training.value("@EMA_STEP_COUNTER@").item() == 3
+    weights = 0.5 ** np.arange(2, -1, -1)
+    np.testing.assert_allclose(training.applied(), weights @ history / weights.sum(), rtol=1e-6)
+
+
 def test_applying_an_average_does_not_change_it():
     training = Training(ema(decay=0.75))
     training.steps(3)
