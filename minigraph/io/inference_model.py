@@ -11,15 +11,13 @@ from minigraph.errors import NotFoundError, ProgramError, WrongTypeError, sugges
 from minigraph.executor.compiled_program import CompiledProgram
 from minigraph.io import variables
 from minigraph.io.marks import Mark, Reading, folder_mark
-from minigraph.io.program_desc import describe
+from minigraph.io.program_desc import FEED, FETCH, serialize_program
 from minigraph.io.program_reading import read_program
-from minigraph.io.wire import encode
-from minigraph.ir import Program, Variable
-from minigraph.ir.operator import slot_names
+from minigraph.ir import Block, Program, Variable, VarKind
 from minigraph.support.atomic_files import inside, write_files
 from minigraph.support.public import public
 
-__all__ = ["load_inference_model", "save_inference_model"]
+__all__ = ["append_fetch_ops", "load_inference_model", "prepend_feed_ops", "save_inference_model"]
 
 MODEL_FILENAME = "__model__"
 
@@ -96,13 +94,48 @@ def save_inference_model(
     folder = Path(os.path.normpath(dirname))
     # As in fluid, only the name counts: the file is in the folder.
     model = inside(folder, os.path.basename(model_filename or MODEL_FILENAME))
-    files: dict[Path, Any] = {model: [encode(describe(program, feeds, fetches))]}
+    persistables = variables.get_program_persistable_vars(program)
+    prepend_feed_ops(program, feeds)
+    append_fetch_ops(program, fetches)
+    files: dict[Path, Any] = {model: [serialize_program(program)]}
     if not program_only:
-        arrays = variables.values_of(variables.get_program_persistable_vars(program))
+        arrays = variables.values_of(persistables)
         path = None if params_filename is None else inside(folder, os.path.basename(params_filename))
         files.update(variables.files_of(arrays, folder, path))
     write_files(files, Mark(folder_mark(folder)))
     return fetches
+
+
+@public
+def prepend_feed_ops(
+    inference_program: Program, feed_target_names: Sequence[str], feed_holder_name: str = FEED
+) -> None:
+    """Put operators ``feed`` in front, by which a saved model says what it is fed; runs leave them out."""
+    block = inference_program.global_block()
+    holder = _holder(block, feed_holder_name, VarKind.FEED_MINIBATCH) if feed_target_names else ""
+    for column, name in enumerate(feed_target_names):
+        block.prepend_op("feed", {"X": holder}, {"Out": block.var(name)}, {"col": column})
+
+
+@public
+def append_fetch_ops(
+    inference_program: Program, fetch_target_names: Sequence[str], fetch_holder_name: str = FETCH
+) -> None:
+    """Append operators ``fetch``, by which a saved model says what is fetched; runs leave them out."""
+    block = inference_program.global_block()
+    holder = _holder(block, fetch_holder_name, VarKind.FETCH_LIST)
+    for column, name in enumerate(fetch_target_names):
+        block.append_op("fetch", {"X": name}, {"Out": holder}, {"col": column})
+
+
+def _holder(block: Block, name: str, kind: VarKind) -> Variable:
+    """The variable of all operators that feed, or that fetch."""
+    if block.has_var(name) and block.var(name).kind is not kind:
+        raise ProgramError(
+            f"a program with a variable {name!r} cannot be saved as a model",
+            hint=f"Give it another name: Paddle's operators that {name} need this one.",
+        )
+    return block.create_var(name=name, type=kind, persistable=True)
 
 
 @public
@@ -178,7 +211,7 @@ def _pruned(main_program: Program, feeds: Sequence[str], targets: Sequence[Varia
         if name not in block.vars:
             raise NotFoundError(f"the program has no variable {name!r} to feed", hint=suggest(name, block.vars))
     fetches = [_append_scale(program, block.var(target.name), index) for index, target in enumerate(targets)]
-    needed = _keep_needed(program, set(feeds), fetches)
+    needed = program.keep_needed(set(feeds), fetches)
     # Now, not when the model is used where nobody can mend it.
     missing = [name for name in sorted(needed) if not block.var(name).persistable]
     if missing:
@@ -198,22 +231,3 @@ def _append_scale(program: Program, target: Variable, index: int) -> str:
     out = block.create_var(name=name)
     block.append_op("scale", {"X": target}, {"Out": out}, {"scale": 1.0})
     return name
-
-
-def _keep_needed(program: Program, feeds: set[str], fetches: Sequence[str]) -> set[str]:
-    """Keep only the operators that compute `fetches` from `feeds`; return the other variables that need a value."""
-    block, needed, required = program.global_block(), set(fetches), set(fetches)
-    # Backwards, so that readers are known before writers; a list, because operators are removed on the way.
-    for op in list(reversed(block.ops)):
-        if needed.isdisjoint(op.output_arg_names):
-            block.remove(op)
-            continue
-        # Written here, so that an earlier value of the name is of no use.
-        needed.difference_update(op.output_arg_names)
-        required.difference_update(op.output_arg_names)
-        needed.update(name for name in op.input_arg_names if name not in feeds)
-        required.update(name for name in slot_names(op.inputs) if name not in feeds)
-    program.drop_unused_blocks()
-    used = {name for op in block.ops for name in (*op.input_arg_names, *op.output_arg_names)} | feeds
-    block.vars = {name: var for name, var in block.vars.items() if name in used}
-    return required

@@ -85,25 +85,10 @@ def serialize_program(program: Program) -> bytes:
     return encode(describe(program))
 
 
-def describe(program: Program, feeds: Iterable[str] = (), fetches: Iterable[str] = ()) -> proto.ProgramDesc:
-    """The description of a program, with operators that feed and fetch these variables."""
+def describe(program: Program) -> proto.ProgramDesc:
+    """The description of a program."""
     _refuse_functions(program)
     blocks = [_describe_block(block) for block in program.blocks]
-    feed_ops = [_column_op("feed", column, FEED, name) for column, name in enumerate(feeds)]
-    fetch_ops = [_column_op("fetch", column, name, FETCH) for column, name in enumerate(fetches)]
-    blocks[0].ops[:0] = reversed(feed_ops)  # the last column stands first, as Paddle has it
-    blocks[0].ops += fetch_ops
-    for name, kind, ops in (
-        (FEED, proto.VarTypeType.FEED_MINIBATCH, feed_ops),
-        (FETCH, proto.VarTypeType.FETCH_LIST, fetch_ops),
-    ):
-        if ops:
-            if program.global_block().has_var(name):
-                raise ProgramError(
-                    f"a program with a variable {name!r} cannot be saved as a model",
-                    hint=f"Give it another name: Paddle's operators that {name} need this one.",
-                )
-            blocks[0].vars.append(proto.VarDesc(name, proto.VarType(kind), persistable=True))
     changes = [
         proto.OpCompatiblePair(op, proto.CompatibleInfo("1.6.0", change)) for op, change in sorted(_CHANGES.items())
     ]
@@ -118,12 +103,6 @@ def _refuse_functions(program: Program) -> None:
                 f"a program that calls the function {called} cannot be saved", site=op.site,
                 hint="Save its parameters, and build it again where they are loaded.",
             )  # fmt: skip
-
-
-def _column_op(op_type: str, column: int, source: str, target: str) -> proto.OpDesc:
-    """The operator that feeds or fetches the variable of a column."""
-    attrs = [_describe_attr("col", AttrType.INT, column), *_field_attrs(0, (), "/")]
-    return proto.OpDesc([proto.OpVar("X", [source])], [proto.OpVar("Out", [target])], op_type, attrs)
 
 
 def _describe_block(block: Block) -> proto.BlockDesc:
@@ -179,12 +158,14 @@ def _describe_operator(op: Operator) -> proto.OpDesc:
             attrs.append(_describe_attr(name, _attr_type(op, name, value), value))
     if op.definition.forward is not None:
         attrs += _backend_attrs(op.definition)
-    if SUB_BLOCK in op.attrs:
+    inputs = dict(op.inputs)
+    if SUB_BLOCK in op.attrs:  # whose empty slots Paddle asks for
+        inputs = {**dict.fromkeys((slot.name for slot in op.definition.inputs), ()), **inputs}
         attrs.append(_describe_attr("skip_eager_deletion_vars", AttrType.STRINGS, ()))
     attrs += _field_attrs(op.attr("op_role"), op.role_vars, op.namescope)
     wanted = {slot: names for slot, names in op.outputs.items() if not _is_unwanted(op, slot)}
     outputs = {**dict.fromkeys(op.outputs, ()), **wanted}
-    return proto.OpDesc(_describe_slots(op.inputs), _describe_slots(outputs), op.type, attrs)
+    return proto.OpDesc(_describe_slots(inputs), _describe_slots(outputs), op.type, attrs)
 
 
 def _is_unset(op: Operator, name: str) -> bool:

@@ -146,9 +146,11 @@ def _check_sub_blocks(program: Program, problems: list[str]) -> None:
 def _add_variable(block: Block, var: VarDesc, used: set[str], problems: list[str]) -> None:
     kind = var.type.type
     name = VarTypeType(kind).name if kind in VarTypeType._value2member_map_ else f"kind {kind}"
+    if kind in (VarTypeType.FEED_MINIBATCH, VarTypeType.FETCH_LIST):
+        return
     if name not in VarKind.__members__:
         # A variable that nothing uses may be of any kind.
-        if var.name in used and kind not in (VarTypeType.FEED_MINIBATCH, VarTypeType.FETCH_LIST):
+        if var.name in used:
             problems.append(f"{var.name} is a {name}, which minigraph does not have")
         return
     holder = var.type.lod_tensor if kind == VarTypeType.LOD_TENSOR else var.type.tensor_array

@@ -16,7 +16,7 @@ from minigraph.io.marks import Mark, Reading, folder_mark
 from minigraph.io.program_desc import serialize_program
 from minigraph.io.safetensors_files import SUFFIX, load_safetensors, save_safetensors
 from minigraph.io.tensors import Tensor, read_tensors
-from minigraph.io.variables import Arrays, assign, values_of
+from minigraph.io.variables import Arrays, assign, values_of, write_once
 from minigraph.ir import Program, Variable
 from minigraph.support.atomic_files import as_path, inside, is_left_over, read_file, write_files
 from minigraph.support.public import public
@@ -65,17 +65,17 @@ def save(program: Any, model_path: str | os.PathLike[str], protocol: int = 4) ->
         return
     path = as_path(model_path, "model_path")
     if path.suffix == SUFFIX:
-        save_safetensors(values_of(variables.get_program_persistable_vars(program)), path)
+        values = values_of(variables.get_program_persistable_vars(program))
+        write_once(program.list_vars(), lambda: save_safetensors(values, path))
         return
     states = {
         state_dicts.PARAMS_SUFFIX: values_of(variables.get_program_parameter(program)),
         state_dicts.OPTIMIZER_SUFFIX: values_of(filter(variables.is_belong_to_optimizer, program.list_vars())),
     }
     files = {state_dicts.with_suffix(path, suffix): [pickles.dump(arrays)] for suffix, arrays in states.items()}
-    write_files(
-        {**files, state_dicts.with_suffix(path, state_dicts.MODEL_SUFFIX): [serialize_program(program)]},
-        Mark(state_dicts.prefix_mark(path)),
-    )
+    files[state_dicts.with_suffix(path, state_dicts.MODEL_SUFFIX)] = [serialize_program(program)]
+    mark = Mark(state_dicts.prefix_mark(path))
+    write_once(program.list_vars(), lambda: write_files(files, mark))
 
 
 @public

@@ -27,16 +27,19 @@ from minigraph.io.marks import Mark, Reading, folder_mark
 from minigraph.io.tensors import Tensor, read_tensors, tensor_chunks
 from minigraph.ir import Parameter, Program, Variable, VarKind
 from minigraph.ir.default_programs import default_main_program
+from minigraph.passes.shard_state import Sharded, sharded_state
 from minigraph.runtime.place import Place
 from minigraph.runtime.scope import LoDTensor, global_scope
 from minigraph.support.atomic_files import Chunks, as_path, inside, write_files
+from minigraph.support.communicator import Call, check_size, current
 from minigraph.support.interrupts import deferred
 from minigraph.support.public import public
 from minigraph.types import TensorType, as_dtype
 
 __all__ = [
-    "get_program_parameter", "get_program_persistable_vars", "is_belong_to_optimizer", "is_parameter", "is_persistable",
-    "load_params", "load_persistables", "load_vars", "save_params", "save_persistables", "save_vars",
+    "get_parameter_value", "get_parameter_value_by_name", "get_program_parameter", "get_program_persistable_vars",
+    "is_belong_to_optimizer", "is_parameter", "is_persistable", "load_params", "load_persistables", "load_vars",
+    "save_params", "save_persistables", "save_vars",
 ]  # fmt: skip
 
 Arrays = Mapping[str, Tensor]
@@ -51,13 +54,13 @@ def is_parameter(var: Variable) -> bool:
 @public
 def is_persistable(var: Variable) -> bool:
     """Whether a variable keeps its value in the scope from run to run."""
-    return var.persistable
+    return var.persistable and var.kind not in (VarKind.FEED_MINIBATCH, VarKind.FETCH_LIST)
 
 
 @public
 def is_belong_to_optimizer(var: Variable) -> bool:
     """Whether a variable is persistable and no parameter: accumulators, learning rates, states of clips, counters."""
-    return var.persistable and not isinstance(var, Parameter) and not var.need_check_feed
+    return is_persistable(var) and not isinstance(var, Parameter) and not var.need_check_feed
 
 
 @public
@@ -70,6 +73,29 @@ def get_program_parameter(program: Program) -> list[Variable]:
 def get_program_persistable_vars(program: Program) -> list[Variable]:
     """Every persistable variable of a program, in order of creation."""
     return [var for var in program.list_vars() if is_persistable(var)]
+
+
+@public
+def get_parameter_value(para: Variable, executor: Any) -> np.ndarray[Any, Any]:
+    """The value of a parameter in the current scope.
+
+    Raises
+    ------
+    WrongTypeError
+        If `para` is not a parameter.
+    ProgramError
+        If the scope has no value for it.
+    """
+    if not isinstance(para, Parameter):
+        raise WrongTypeError(f"get_parameter_value takes a parameter, got {para!r:.60}")
+    place_of(executor)
+    return np.array(values_of([para], are_returned=True)[para.name])
+
+
+@public
+def get_parameter_value_by_name(name: str, executor: Any, program: Program | None = None) -> np.ndarray[Any, Any]:
+    """The value of the parameter of this name in a program, by default the main program; see `get_parameter_value`."""
+    return get_parameter_value(checked_program(program).global_block().var(name), executor)
 
 
 # Saving
@@ -85,6 +111,8 @@ def save_vars(
     filename: str | None = None,
 ) -> bytes | None:
     """Save variables of the global scope in the layout of Paddle 1.8.5.
+
+    Of state of which each rank keeps a part, the files hold the whole, and the first rank writes them for all.
 
     Parameters
     ----------
@@ -115,7 +143,8 @@ def save_vars(
     ...     fluid.io.save_vars(exe, tmp, main, predicate=lambda var: var.persistable, filename="weights")
     ...     fluid.io.load_vars(exe, tmp, main, predicate=lambda var: var.persistable, filename="weights")
     """
-    arrays = values_of(_chosen(main_program, vars, predicate))
+    chosen = _chosen(main_program, vars, predicate)
+    arrays = values_of(chosen, are_returned=dirname is None and filename is None)
     if not arrays:
         warn("there is no variable to save")
         return None
@@ -123,8 +152,18 @@ def save_vars(
         return b"".join(_in_order(arrays))
     folder = Path() if dirname is None else Path(os.path.normpath(dirname))
     path = None if filename is None else as_path(folder / filename, "filename")
-    write_files(files_of(arrays, folder, path), Mark(folder_mark(folder if path is None else path.parent)))
+    mark = Mark(folder_mark(folder if path is None else path.parent))
+    write_once(chosen, lambda: write_files(files_of(arrays, folder, path), mark))
     return None
+
+
+def write_once(variables: Iterable[Variable], write: Callable[[], None]) -> None:
+    """Write files of these variables; where ranks keep parts of state, the first does, and the others wait for it."""
+    is_sharded = bool(_sharded(variables))
+    if not is_sharded or current().rank == 0:
+        write()
+    if is_sharded:
+        current().barrier()
 
 
 def files_of(arrays: Arrays, folder: Path, path: Path | None) -> dict[Path, Chunks]:
@@ -280,15 +319,18 @@ def read_separate_files(folder: Path, names: Iterable[str], reading: Reading | N
 # Between scope and arrays
 
 
-def values_of(variables: Iterable[Variable]) -> Arrays:
-    """The values of these variables in the global scope.
+def values_of(variables: Iterable[Variable], are_returned: bool = False) -> Arrays:
+    """The values of these variables in the global scope; the whole of those of which each rank keeps a part.
+
+    Unless the values are returned to the caller of the library, only the first rank, which writes files for all, keeps
+    more than one whole array at a time.
 
     Raises
     ------
     ProgramError
         If some have none; all of these are listed.
     """
-    scope, missing = global_scope(), []
+    scope, missing, variables = global_scope(), [], list(variables)
     arrays: dict[str, Tensor] = {}
     for var in variables:
         if var.kind is not VarKind.LOD_TENSOR:
@@ -303,11 +345,28 @@ def values_of(variables: Iterable[Variable]) -> Arrays:
             "the scope has no value for variables that are to be saved", details=missing,
             hint="Run the startup program first, in the scope that is saved.",
         )  # fmt: skip
+    for name, sharded in _sharded(variables).items():
+        if name in arrays:
+            whole = _gathered(name, np.asarray(arrays[name]), sharded)
+            if are_returned or current().rank == 0:
+                arrays[name] = whole
     return arrays
 
 
+def _sharded(variables: Iterable[Variable]) -> dict[str, Sharded]:
+    """The state of which each rank keeps a part, in the programs of these variables."""
+    programs = dict.fromkeys(var.block.program for var in variables)
+    return {name: sharded for program in programs for name, sharded in sharded_state(program).items()}
+
+
+def _gathered(name: str, part: np.ndarray[Any, Any], sharded: Sharded) -> np.ndarray[Any, Any]:
+    check_size(sharded.division.nranks)
+    call = Call("gathering of a file", name, 0, str(part.dtype), part.shape)
+    return sharded.division.whole(current().all_gather(part, call), sharded.whole.shape)
+
+
 def assign(variables: Iterable[Variable], arrays: Mapping[str, Tensor], place: Place | None = None) -> None:
-    """Set these variables in the global scope, all or none.
+    """Set these variables in the global scope, all or none; of state that ranks divide, the part of this rank.
 
     Parameters
     ----------
@@ -320,9 +379,9 @@ def assign(variables: Iterable[Variable], arrays: Mapping[str, Tensor], place: P
         If a shape or element type is not that of its variable; all such are listed.
     """
     chosen = {var.name: var for var in variables}
-    problems = []
+    divided, problems = _sharded(chosen.values()), []
     for name, var in chosen.items():
-        array, expected = np.asarray(arrays[name]), var.tensor_type
+        array, expected = np.asarray(arrays[name]), divided[name].whole if name in divided else var.tensor_type
         found = TensorType(as_dtype(array.dtype), array.shape)
         if expected is not None and not expected.fits(found):
             problems.append(f"{name} is declared {expected}, the file has {found}")
@@ -335,8 +394,16 @@ def assign(variables: Iterable[Variable], arrays: Mapping[str, Tensor], place: P
     with deferred():
         for name in chosen:
             tensor, given = global_scope().var(name).get_tensor(), arrays[name]
+            if name in divided:
+                given = _part(np.asarray(given), divided[name])
             tensor.set(given, place)
             tensor.set_lod(given.lod() if isinstance(given, LoDTensor) else [])
+
+
+def _part(whole: np.ndarray[Any, Any], sharded: Sharded) -> np.ndarray[Any, Any]:
+    check_size(sharded.division.nranks)
+    found: np.ndarray[Any, Any] = sharded.division.part(np, whole, current().rank)
+    return found
 
 
 def place_of(executor: Any) -> Place:

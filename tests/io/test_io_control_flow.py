@@ -142,3 +142,20 @@ def test_gradients_are_described_as_the_original_does(name):
                 wanted = {attr.name: attr.type for attr in recorded.attrs if attr.name not in HINT_ATTRS}
                 assert wanted.items() <= kinds.items(), op.type
     assert fluid.io.deserialize_program(fluid.io.serialize_program(main)).num_blocks == main.num_blocks
+
+
+def test_a_branch_that_reads_nothing_has_the_empty_slot_that_paddle_asks_for():
+    main = fluid.Program()
+    with fluid.program_guard(main, fluid.Program()), fluid.unique_name.guard():
+        flag = fluid.data("flag", [1], "bool")
+        found = layers.cond(flag, lambda: layers.ones([2], "float32"), lambda: layers.zeros([2], "float32"))
+    branches = [op for op in main.global_block().ops if op.type == "conditional_block"]
+    assert [op.input("Input") for op in branches] == [[], []]
+    data = fluid.io.serialize_program(main)
+    described = [op for op in decode(ProgramDesc, data).blocks[0].ops if op.type == "conditional_block"]
+    slots = [{slot.parameter: slot.arguments for slot in op.inputs} for op in described]
+    assert [(set(each), each["Input"]) for each in slots] == [({"Cond", "Input"}, [])] * 2
+    again = fluid.io.deserialize_program(data)
+    for value in (True, False):
+        (result,) = fluid.Executor().run(again, {"flag": np.array([value])}, [found.name])
+        assert result.tolist() == [value, value]
