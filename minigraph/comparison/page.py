@@ -37,6 +37,7 @@ _PACKAGE: Final = "minigraph.comparison"
 _HEADINGS: Final = {
     "figures": "Figures",
     "summary": "Summary",
+    "ranks": "Over ranks",
     "metrics": "Metrics by epoch",
     "parameters": "By parameter",
     "strategies": "Strategies",
@@ -71,15 +72,21 @@ _STROKES: Final = {"-": "none", "--": "6 3", "-.": "7 2 1.500 2", ":": "1.500 3"
 # Pages
 
 
-def gradient_page(report: GradientResults) -> str:
-    """Effect of the strategies on the gradients: pictures, tables, and each strategy's numbers and diff."""
+def gradient_page(report: GradientResults, norms: Any = None) -> str:
+    """Effect of the strategies on the gradients: pictures, tables, and each strategy's numbers and diff.
+
+    `norms` are what `minigraph.parallel.compare_norms` has found, if it is to be shown, too.
+    """
     drawn = _parameter_figures(report, "Norm after clipping, by batch")
     sections = {"summary": [_gradient_summary(report)], "parameters": [*drawn, _factor_table(report)]}
-    return _page("What clipping did to the gradients", report, gradient_facts(report), sections)
+    return _page("What clipping did to the gradients", report, gradient_facts(report), sections, norms)
 
 
-def training_page(report: TrainingResults) -> str:
-    """Course of the training: pictures, metrics by rate and by epoch, and each strategy's numbers and diff."""
+def training_page(report: TrainingResults, norms: Any = None) -> str:
+    """Course of the training: pictures, metrics by rate and by epoch, and each strategy's numbers and diff.
+
+    `norms` are as for `gradient_page`.
+    """
     at = " at its best rate" if len(report.rates) > 1 else ""
     of_seeds = "; means over the seeds" if len(report.seeds) > 1 else ""
     summary = [table(f"One row per strategy{at}{of_seeds}.", *training_summary(report))]
@@ -91,13 +98,16 @@ def training_page(report: TrainingResults) -> str:
         "metrics": list(_metric_tables(report)) if report.strategies else [],
         "parameters": _parameter_figures(report, "Norm before clipping, by step"),
     }
-    return _page("What clipping did to the training", report, training_facts(report), sections)
+    return _page("What clipping did to the training", report, training_facts(report), sections, norms)
 
 
-def _page(title: str, report: Results[Any], facts: Mapping[str, str], sections: Mapping[str, Sequence[str]]) -> str:
+def _page(
+    title: str, report: Results[Any], facts: Mapping[str, str], sections: Mapping[str, Sequence[str]], norms: Any
+) -> str:
     finding, remarks, warnings = conclusion(report)
     strategies = [_section(report, result) for result in report.strategies.values()]
-    sections = {**sections, "figures": _figures(report), "strategies": strategies}
+    over_ranks = [] if norms is None else [norms.html_table()]
+    sections = {**sections, "ranks": over_ranks, "figures": _figures(report), "strategies": strategies}
     shown = [(key, heading) for key, heading in _HEADINGS.items() if any(sections.get(key, ()))]
     notes = [f'<p class="note">Note: {escape(remark)}.</p>' for remark in remarks]
     notes += [

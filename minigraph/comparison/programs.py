@@ -144,7 +144,7 @@ def feed_count(feeds: Feeds) -> int | None:
 
 def batch_size(feed: Feed) -> int:
     """The rows of a batch: the leading dimension that all arrays share; -1 if they share none."""
-    sizes = {np.shape(array)[:1] for array in feed.values()}
+    sizes = {np.asarray(array).shape[:1] for array in feed.values()}
     return sizes.pop()[0] if len(sizes) == 1 and () not in sizes else -1
 
 

@@ -58,7 +58,7 @@ class Report(Results[R], ABC):
         """The rows of the CSV file, the heading first."""
 
     @abstractmethod
-    def html(self) -> str:
+    def html(self, norms: Any = None) -> str:
         """The page that `save_html` writes."""
 
     # Printing and saving
@@ -117,8 +117,14 @@ class Report(Results[R], ABC):
         with replacing(path) as partial:
             plots.write_figure(self, partial, os.path.splitext(os.fspath(path))[1])
 
-    def save_html(self, path: Path) -> None:
+    def save_html(self, path: Path, norms: Any = None) -> None:
         """Write one HTML page with tables, pictures and each strategy's diff, which needs no other file and no network.
+
+        Parameters
+        ----------
+        path : path
+        norms : NormsOverRanks, optional
+            What `minigraph.parallel.compare_norms` has found: the page gets a section with the norms of the ranks.
 
         Raises
         ------
@@ -126,7 +132,7 @@ class Report(Results[R], ABC):
             If matplotlib is not installed; ``pip install 'minigraph[plot]'``.
         """
         with replacing(path) as partial:
-            partial.write_text(self.html(), encoding="utf-8")
+            partial.write_text(self.html(norms), encoding="utf-8")
 
 
 class GradientReport(GradientResults, Report[StrategyResult]):

@@ -35,7 +35,7 @@ LARGEST_FILE = 64 << 20
 
 
 class Answer:
-    """What a student's file defines.
+    """Definitions of a student's file.
 
     Parameters
     ----------

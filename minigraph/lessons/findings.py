@@ -1,4 +1,4 @@
-"""What the grader finds in an answer: laws that hold or not, and points."""
+"""Findings of the grader: laws that hold or not, and points."""
 
 from __future__ import annotations
 

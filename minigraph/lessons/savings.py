@@ -1,4 +1,4 @@
-"""What a pass saves: operators, bytes and arithmetic, which count, and time, which is shown."""
+"""Savings by a pass: operators, bytes and arithmetic, which count, and time, which is shown."""
 
 from __future__ import annotations
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -15,8 +16,8 @@ from minigraph.runtime.scope import Scope, SelectedRows
 
 Array = np.ndarray[Any, Any]
 Results = dict[str, list[Array]]
-"""By name, what is fetched and, under ``new <name>``, what is persistable behind the run; an array of tensors has
-several."""
+"""By name, what is fetched and, under ``new <name>``, what is persistable behind the run. An array of tensors has
+several, and a tensor with sequences their offsets behind it."""
 
 MOST_LOOPS = 100
 """Maximum runs of the body of a loop; a pass, or what makes a program smaller, may break its condition."""
@@ -41,6 +42,11 @@ class Case:
     seed: int = 0
     """Seed of the generator of random numbers."""
 
+    @cached_property
+    def results(self) -> Results:
+        """Results of the program."""
+        return self.run()
+
     def run(self, program: Program | None = None, interpreter: Interpreter | None = None) -> Results:
         """Run the program, or another one on the same arrays."""
         program = self.program if program is None else program
@@ -51,7 +57,7 @@ class Case:
             scope.var(name).get_tensor().set(value.copy())
         names = list(self.program.roots or ())
         with bounded_loops(MOST_LOOPS):
-            fetched = runner.run(program, feed=dict(self.feed), fetch_list=names, scope=scope)
+            fetched = runner.run(program, feed=dict(self.feed), fetch_list=names, scope=scope, return_numpy=False)
         found = {name: _arrays(value) for name, value in zip(names, fetched, strict=True)}
         for name in scope.local_var_names():
             found[f"new {name}"] = _arrays(scope.var(name).get_tensor())
@@ -63,7 +69,9 @@ def _arrays(value: Any) -> list[Array]:
         return [each for element in value for each in _arrays(element)]
     if value is None:
         return []
-    return [np.asarray(value.numpy() if isinstance(value, SelectedRows) else value)]
+    if isinstance(value, SelectedRows):
+        return [np.asarray(value.numpy())]
+    return [np.asarray(value), *map(np.array, value.lod())]
 
 
 def is_finite(results: Results) -> bool:

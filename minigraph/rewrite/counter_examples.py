@@ -123,15 +123,16 @@ def results(each):
     for name, value in state.items():
         scope.var(name).get_tensor().set(value)
     with bounded_loops({most_loops}):  # a broken loop may have no end
-        fetched = runner.run(each, feed=feed, fetch_list=list(program.roots), scope=scope)
-    after = {{f"new {{name}}": np.array(scope.find_var(name).get_tensor()) for name in scope.local_var_names()}}
+        fetched = runner.run(each, feed=feed, fetch_list=list(program.roots), scope=scope, return_numpy=False)
+    after = {{f"new {{name}}": scope.find_var(name).get_tensor() for name in scope.local_var_names()}}
     return {{**dict(zip(program.roots, fetched)), **after}}
 
 
 before, after = results(program), results(rewritten)
 for name in before:
-    same = np.array_equal(before[name], after[name], equal_nan=before[name].dtype.kind == "f")
-    print(name, "is the same" if same else "differs:", before[name], "then", after[name])
+    (one, offsets), (other, new) = ((np.array(each[name]), each[name].lod()) for each in (before, after))
+    same = (one.dtype, one.shape, one.tobytes(), offsets) == (other.dtype, other.shape, other.tobytes(), new)
+    print(name, "is the same" if same else "differs:", one, *offsets, "then", other, *new)
 """
 
 _FOR_TEST = """
@@ -196,7 +197,7 @@ def _array(value: np.ndarray[Any, Any]) -> str:
 
 
 def _expression(subject: Subject) -> str | None:
-    """What applies the pass, for a script that imports it; None for one that is defined inside of a function."""
+    """Expression that applies the pass, for a script that imports it; None for one defined inside of a function."""
     rewrite = subject.rewrite
     if isinstance(rewrite, Rule):
         module, name, made = rewrite.function.__module__, rewrite.name, ".apply"

@@ -1,4 +1,4 @@
-"""What a pass is about, read from its code: operator types, layers and numbers that it names."""
+"""Hints from the code of a pass: operator types, layers and numbers that it names."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def hints_of(rewrite: Any, plants: Iterable[Callable[[Pick], Any]] = ()) -> Hint
     # What a rule is about stands in its pattern; the code that all rules share would name a lot besides.
     types = {each.type for each in all_definitions()}
     found: set[Any] = set()
-    seen: set[int] = set()
+    seen: dict[int, Any] = {}
     for each in rewrite.passes if isinstance(rewrite, Pipeline) else (rewrite,):
         found.update(_words(each, seen))
     words = sorted(word for word in found if isinstance(word, str) and word in types)
@@ -34,14 +34,14 @@ def hints_of(rewrite: Any, plants: Iterable[Callable[[Pick], Any]] = ()) -> Hint
     return Hints(tuple(words), tuple(numbers), bool(found & _OF_TRAINING), (*plants, *plants_of(rewrite)))
 
 
-def _words(value: Any, seen: set[int]) -> Iterator[Any]:
+def _words(value: Any, seen: dict[int, Any]) -> Iterator[Any]:
     """Strings and numbers in a value, in the code of functions and in what they name in their modules."""
     if isinstance(value, str | int | float):
         yield value
         return
     if id(value) in seen:
         return
-    seen.add(id(value))
+    seen[id(value)] = value  # kept, so that no later value gets its id
     if isinstance(value, dict):
         value = [*value.keys(), *value.values()]
     if isinstance(value, list | tuple | set | frozenset):
@@ -64,13 +64,13 @@ def _words(value: Any, seen: set[int]) -> Iterator[Any]:
         yield from _words(type(value), seen)
 
 
-def _of_class(kind: type, seen: set[int]) -> Iterator[Any]:
+def _of_class(kind: type, seen: dict[int, Any]) -> Iterator[Any]:
     for each in kind.__mro__:
         if each.__module__ not in ("builtins", Rewrite.__module__, Rule.__module__):
             yield from _words([part for name, part in vars(each).items() if name != "__doc__"], seen)
 
 
-def _of_function(function: FunctionType, seen: set[int]) -> Iterator[Any]:
+def _of_function(function: FunctionType, seen: dict[int, Any]) -> Iterator[Any]:
     yield from _words(function.__code__, seen)
     for name in function.__code__.co_names:
         known = function.__globals__.get(name)

@@ -113,11 +113,10 @@ def rewritten(subject: Subject, program: Program) -> tuple[Program | None, Broke
         return twin, Broken("truthful", f"{subject.name} says that it changed the program, and did not", rewritten=twin)
     if not changed:
         return twin, Broken("truthful", f"{subject.name} changed the program and says that it did not", rewritten=twin)
-    text = _invalid(program)
-    if text:
-        return None, None
     text = _invalid(twin)
     if text:
+        if _invalid(program):
+            return None, None
         return twin, Broken(
             "valid", f"{subject.name} leaves a program that breaks an invariant\n{text}", rewritten=twin
         )
@@ -143,7 +142,7 @@ def _invalid(program: Program) -> str:
 
 
 def _second_time(subject: Subject, twin: Program) -> str:
-    """What a second application changes; one pass of a pipeline may make work for an earlier one."""
+    """Changes by a second application; one pass of a pipeline may make work for an earlier one."""
     if subject.is_pipeline:
         return ""
     again = twin.clone()
@@ -201,7 +200,9 @@ def other_values(subject: Subject, case: Case, twin: Program) -> Broken | None:
         return broken
     test, new = case.program.clone(for_test=True), twin.clone(for_test=True)
     known = test.global_block().vars
-    test.roots = tuple(name for name in case.program.roots or () if name in known)
+    test.roots = new.roots = tuple(name for name in case.program.roots or () if name in known)
+    if test.equals(new):
+        return None
     feed = {name: value for name, value in case.feed.items() if name in known and name in new.global_block().vars}
     state = {name: value for name, value in case.state.items() if name in known}
     return _compared(subject, Case(test, feed, state, case.seed), new, "in the clone for a test, ")
@@ -213,7 +214,7 @@ def _trains(program: Program) -> bool:
 
 def _compared(subject: Subject, case: Case, twin: Program, where: str) -> Broken | None:
     try:
-        expected = case.run()
+        expected = case.results
     except Exception:  # the program does not run on these arrays, so nothing is asked of the pass
         return None
     try:
@@ -260,6 +261,6 @@ def _shown(arrays: list[np.ndarray[Any, Any]] | None) -> str:
 def runs_to_finite_numbers(case: Case) -> bool:
     """Whether all results of the program are finite; so a difference is one of numbers."""
     try:
-        return is_finite(case.run())
+        return is_finite(case.results)
     except Exception:
         return False

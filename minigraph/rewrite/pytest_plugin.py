@@ -1,4 +1,4 @@
-"""What the fixture `check_pass` of pytest gives; ``pytest_minigraph.py`` defines the fixture."""
+"""Value of the fixture `check_pass` of pytest; ``pytest_minigraph.py`` defines the fixture."""
 
 from __future__ import annotations
 

@@ -12,6 +12,7 @@ A. Zeller and R. Hildebrandt, Simplifying and Isolating Failure-Inducing Input, 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -21,6 +22,7 @@ from minigraph.errors import MinigraphError, ProgramError
 from minigraph.ir import Block, Operator, Program, Role
 from minigraph.ir.type_inference import infer_outputs
 from minigraph.ir.verifier import verify
+from minigraph.lowering.lengths import carry_lengths
 from minigraph.opdef import REQUIRED, SUB_BLOCK
 from minigraph.rewrite.cases import MOST_LOOPS, Array, Case
 from minigraph.runtime.evaluate import bounded_loops, evaluate
@@ -186,16 +188,23 @@ def runs_completely(case: Case) -> bool:
 
 
 def _recorded(case: Case) -> list[dict[str, Any]]:
-    """What each operator computes, up to the first that fails."""
+    """Results of each operator, up to the first that fails."""
     values = {name: value.copy() for name, value in {**case.feed, **case.state}.items()}
     random, found = np.random.default_rng(case.seed), []
-    for op in case.program.global_block().ops:
+    program = case.program.clone()
+    block = program.global_block()
+    own = {id(op) for op in block.ops}
+    with suppress(MinigraphError):  # the first operator without the lengths that it needs fails below
+        carry_lengths(program, case.feed, ())
+    for op in block.ops:
         try:
             with np.errstate(all="ignore"), bounded_loops(MOST_LOOPS):
                 results = evaluate(op, values.__getitem__, CPUPlace(), random)
         except Exception:
             break
         values.update(results)
+        if id(op) not in own:  # computes lengths
+            continue
         found.append(
             {name: np.array(value) if not isinstance(value, list) else None for name, value in results.items()}
             if all(isinstance(value, np.ndarray | np.generic) for value in results.values())

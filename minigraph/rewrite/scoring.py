@@ -1,4 +1,4 @@
-"""What a pass saves on a program: operators, bytes, arithmetic and time."""
+"""Savings by a pass on a program: operators, bytes, arithmetic and time."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _ROUNDS = 20
 
 @dataclass(frozen=True)
 class Figures:
-    """What one run of a program takes.
+    """Costs of one run of a program.
 
     Attributes
     ----------
@@ -158,7 +158,7 @@ def _unread(program: Program) -> list[str]:
 
 
 def _arrays(program: Program, feed: Mapping[str, Any], scope: Scope | None) -> dict[str, Array]:
-    """What is fed and the state, by name."""
+    """Fed arrays and state, by name."""
     fed = {name: np.asarray(value) for name, value in feed.items()}
     rows = next((value.shape[0] for value in fed.values() if value.ndim), _ROWS)
     found = {**arrays_for(Drawn(program, rows, {}), program, 0, "positive"), **fed}

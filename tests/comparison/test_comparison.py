@@ -411,7 +411,7 @@ def test_the_data_are_read_again_when_they_end(network):
 def test_each_epoch_of_batches_has_another_order_and_all_of_the_data(network):
     samples = [(np.full(784, value / 10, np.float32), value) for value in range(8)]
     epochs = Batches(network, lambda: samples, size=8, seed=SEED).epochs()
-    orders = [[feed["y"].ravel().tolist() for feed in epochs()] for _ in range(3)]
+    orders = [[np.ravel(feed["y"]).tolist() for feed in epochs()] for _ in range(3)]
     assert all(sorted(order[0]) == list(range(8)) for order in orders)
     assert orders[0] != orders[1]
 

@@ -13,6 +13,7 @@ import minigraph as fluid
 from minigraph.clip import GradientClipByGlobalNorm, GradientClipByNorm
 from minigraph.comparison.panels import MOST_PARAMETERS
 from minigraph.comparison.wording import ALL_TOGETHER
+from minigraph.parallel import NormsOverRanks
 
 pytest.importorskip("matplotlib", reason="needs the extra [plot]")
 
@@ -197,6 +198,15 @@ def test_of_many_parameters_the_largest_are_drawn_and_all_are_listed():
     assert drawn == set(largest)
     rows = [row[0] for row in Page(page).rows]
     assert all(rows.count(name) == 2 for name in norms)
+
+
+def test_the_page_may_show_norms_over_ranks(report, file, tmp_path):
+    assert 'id="ranks"' not in file.read_text(encoding="utf-8")
+    report.save_html(tmp_path / "page.html", NormsOverRanks((3.0, 4.0), 0.5, 1.0))
+    page = Page((tmp_path / "page.html").read_text(encoding="utf-8"))
+    assert page.open == []
+    rows = [row for row in page.rows if "rank" in row[0]]
+    assert rows == [["rank 0 alone", "3", "0.333333"], ["rank 1 alone", "4", "0.25"], ["all ranks", "0.5", "1"]]
 
 
 def test_a_report_without_strategies_has_a_page():

@@ -68,6 +68,7 @@ def test_the_empty_file_gets_0(lesson, tmp_path):
     assert "the file defines no" in str(found)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("answer", ANSWERS, ids=lambda answer: f"{answer.lesson}: {answer.message}")
 def test_a_wrong_answer_gets_the_message_that_the_lesson_foresees(answer: Wrong, tmp_path):
     lesson = find_lesson(answer.lesson)

@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from contextlib import suppress
+from math import prod
 from pathlib import Path
 
 import pytest
@@ -52,6 +53,38 @@ def test_a_seed_gives_one_answer():
 def test_a_class_is_no_pass():
     with pytest.raises(WrongTypeError, match="has a method apply"):
         rewrite.check(passes.CleanUp)
+
+
+def _takes_away(type):
+    """A pass that puts a copy in place of operators of a type."""
+
+    def takes_away(program):
+        block = program.global_block()
+        found = [op for op in block.ops if op.type == type]
+        for op in found:
+            (x,), (out,) = op.input("X"), op.output_arg_names
+            with block.inserting_before(op, role=op.role):
+                block.append_op("assign", {"X": x}, {"Out": out})
+            block.remove(op)
+        return bool(found)
+
+    return takes_away
+
+
+@pytest.mark.parametrize(("type", "law"), [("sequence_reverse", "values"), ("lod_reset", "runs")])
+def test_a_pass_that_is_wrong_about_sequences_is_found(type, law, capsys):
+    found = rewrite.check(_takes_away(type), programs=300, plant=[_on_sequences])
+    assert found is not None and found.law == law
+    assert type in {op.type for op in found.program.global_block().ops}
+    if law == "values":
+        exec(compile(found.to_python(), "script.py", "exec"), {"__name__": "__main__"})
+        assert "differs" in capsys.readouterr().out
+
+
+def _on_sequences(pick):
+    x = pick()
+    x = layers.reshape(x, [prod(x.shape), 1])
+    return layers.sequence_reverse(layers.lod_reset(x, target_lod=[0, x.shape[0]]))
 
 
 @rewrite.rule
@@ -163,6 +196,7 @@ def test_a_pass_without_an_end_is_named_with_the_program(endless):
     assert [op.type for op in found.program.global_block().ops] == ["relu"]
 
 
+@pytest.mark.slow
 def test_a_pass_that_grows_a_program_is_ended_by_the_number_of_its_changes():
     found = rewrite.check(grows, seconds=100, plant=[lambda pick: layers.relu(pick())], reduce=False)
     assert found.law == "ends" and "it has changed the program 1" in found.difference

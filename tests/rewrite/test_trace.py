@@ -140,6 +140,18 @@ def test_a_given_program_is_followed_into_its_copies_only():
     check_replay(t)
 
 
+def test_clones_of_a_given_program_are_followed():
+    main, _ = chain()
+    with rewrite.trace(main) as t:
+        twin = main.clone().clone()
+        RemoveDeadOps().apply(twin)
+        RemoveDeadOps().apply(chain()[0])
+    assert [track.program for track in t.tracks] == [main, twin]
+    assert [(step.name, step.track.title) for step in t.steps] == [
+        ("start", "program 0"), ("clone", "clone of program 0"), ("RemoveDeadOps", "clone of program 0"),
+    ]  # fmt: skip
+
+
 def test_the_time_of_a_step_is_without_that_of_the_recording(monkeypatch):
     class Slow(Pass):
         def apply(self, program):

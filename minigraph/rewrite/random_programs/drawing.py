@@ -1,4 +1,4 @@
-"""Draw programs for `minigraph.rewrite.check`: all operators, control flow, overwritten names, gradients and updates.
+"""Draw programs for `minigraph.rewrite.check`: operators, control flow, sequences, overwriting, gradients, updates.
 
 What a pass is about (`Hints`) is drawn more often than the rest, on values that were just computed, so that its pattern
 comes about by chance. Everything is decided by one generator, so that a seed gives one program.
@@ -22,11 +22,11 @@ from minigraph.ir import Block, Program, Variable, VarKind
 from minigraph.ir.default_programs import program_guard
 from minigraph.layers.io import fluid_data as data
 from minigraph.opdef import REQUIRED, SUB_BLOCK, OpDef, definition_of
-from minigraph.opdef.gradient_rules import FusedGrad
 from minigraph.rewrite.random_programs.free_steps import CLASSES, FREE, Sources, like
 from minigraph.rewrite.random_programs.recipes import STEPS, Clip, Training, train
 from minigraph.rewrite.random_programs.rows import SAMPLES
 from minigraph.rewrite.random_programs.sampling import Sample
+from minigraph.rewrite.random_programs.sequence_steps import TYPES, on_sequences
 from minigraph.types import TensorType
 
 Array = np.ndarray[Any, Any]
@@ -48,6 +48,14 @@ def _through_an_array(k: Sources, x: Variable, y: Variable, c: float) -> list[An
 
 
 _CONTROL_FLOW = {"array": _through_an_array, **{name: FREE[name] for name in ("branch", "loop", "recurrent")}}
+_SEVERAL = {**_CONTROL_FLOW, "sequences": on_sequences}
+"""Steps of several operators."""
+
+_RUN_BY = {
+    "array": {"write_to_array", "read_from_array", "tensor_array_to_tensor", "lod_array_length"},
+    "branch": {"conditional_block", "select_input"}, "loop": {"while"}, "recurrent": {"recurrent"}, "sequences": TYPES,
+}  # fmt: skip
+"""Types of operators that each of `_SEVERAL` appends."""
 
 _MOST_TRIES = 6
 """Maximum choices of inputs for an operator before those of a sample are taken."""
@@ -85,7 +93,7 @@ class Pick:
 
 @dataclass(frozen=True)
 class Hints:
-    """What to draw more often than the rest.
+    """Operators and values to draw more often than the rest.
 
     Attributes
     ----------
@@ -140,9 +148,9 @@ def _by_type() -> dict[str, list[Sample]]:
 def _all_types() -> tuple[str, ...]:
     """The types that have samples.
 
-    Steps draw control flow and arrays of tensors. Not drawn are operators with effects outside of the program, which no
-    result shows (``print``, ``py_func``, whose function the script of a counter-example could not hold), those that
-    need other ranks, and those that read lengths (LoD), which `Drawn` does not feed.
+    Steps draw control flow, arrays of tensors and sequences. Not drawn are operators with effects outside of the
+    program, which no result shows (``print``, ``py_func``, whose function the script of a counter-example could not
+    hold), and those that need other ranks.
     """
     return tuple(sorted(_by_type()))
 
@@ -166,6 +174,7 @@ class _Drawing:
         self.choose = choose
         self.hints = hints
         self.forward = _forward_types(hints.types)
+        self.flow = [name for name, types in _RUN_BY.items() if not types.isdisjoint(hints.types)]
         self.trains = choose.random() < (0.7 if hints.trains or _asks_for_training(hints.types) else 0.3)
         self.dtype = choose.choice(("float32", "float32", "float64"))
         self.rows, columns = choose.choice((1, 2, 2, 3, 4)), choose.choice((1, 2, 3, 3, 4))
@@ -205,6 +214,8 @@ class _Drawing:
         chance = self.choose.random()
         if self.hints.plants and chance < 0.5:
             self._add(self._planted(self.choose.choice(self.hints.plants)))
+        elif self.flow and chance < 0.3:
+            self._flow(self.choose.choice(self.flow))
         elif self.forward and chance < 0.6:
             self._add(self._operator(self.choose.choice(self.forward)))
         elif chance < 0.66:
@@ -212,16 +223,21 @@ class _Drawing:
         elif chance < 0.78:
             self._add(self._operator(self.choose.choice(_all_types())))
         elif chance < 0.9:
-            step = _CONTROL_FLOW[self.choose.choice(sorted(_CONTROL_FLOW))]
+            name = self.choose.choice(sorted(_SEVERAL))
             if self.choose.random() < 0.75:
-                step = FREE[self.choose.choice(_FREE)]
-            made = step(self.sources, self._pick(), self._pick(), self._number())
-            self._add([made] if isinstance(made, Variable) else list(made))
+                name = self.choose.choice(_FREE)
+            self._flow(name)
         else:
             layer = STEPS[self.choose.choice(_LAYERS)]
             made = layer(self.sources, self.choose.choice(self.squares), self.choose.choice(self.squares), 0.5)
             self.squares.append(made)
             self._add([made])
+
+    def _flow(self, name: str) -> None:
+        """Append a step of several operators."""
+        step = _SEVERAL[name] if name in _SEVERAL else FREE[name]
+        made = step(self.sources, self._pick(), self._pick(), self._number())
+        self._add([made] if isinstance(made, Variable) else list(made))
 
     def _add(self, made: Sequence[Variable]) -> None:
         self.pool += [each for each in made if each.tensor_type is not None and each.kind is VarKind.LOD_TENSOR]
@@ -243,7 +259,7 @@ class _Drawing:
     # Single operators
 
     def _operator(self, type: str) -> list[Variable]:
-        """What a new operator of a type computes, of earlier values where they suit it."""
+        """Results of a new operator of a type, on earlier values where they suit it."""
         sample = self.choose.choice(_by_type()[type])
         definition = sample.definition
         for _ in range(_MOST_TRIES):
@@ -261,7 +277,7 @@ class _Drawing:
         return self._append(sample, self._fed(sample), sample.attrs)
 
     def _again(self) -> list[Variable]:
-        """What an operator computes that is like an earlier one; its inputs may have been overwritten since."""
+        """Results of an operator that is like an earlier one; its inputs may have been overwritten since."""
         simple = [op for op in self.block.ops if len(op.outputs.get("Out", ())) == 1 and SUB_BLOCK not in op.attrs]
         if not simple:
             return []
@@ -312,17 +328,10 @@ class _Drawing:
         attrs: dict[str, Any],
         types: Mapping[str, Sequence[TensorType | None]] | None = None,
     ) -> list[Variable]:
-        definition = sample.definition
-        outputs = {slot: [self._output() for _ in range(count)] for slot, count in _counts(sample, inputs).items()}
+        outputs = {slot: [self._output() for _ in range(count)] for slot, count in sample.output_counts(inputs).items()}
         if types is not None and len(types.get("Out", ())) == len(outputs.get("Out", ())) == 1:
             self._overwrite(types["Out"][0], outputs)
-        self.block.append_op(definition.type, inputs, outputs, attrs)
-        rule = definition.grad
-        passed = rule.d_outputs if isinstance(rule, FusedGrad) else list(outputs)
-        for slot_name, variables in outputs.items():
-            for var in variables:
-                var.stop_gradient = rule is None or not sample.wrt or slot_name not in passed
-        return [var for slot in outputs.values() for var in slot]
+        return sample.append_to(self.block, inputs, outputs, attrs)
 
     def _output(self) -> Variable:
         return self.block.create_var(name=unique_name.generate("t"))
@@ -399,16 +408,6 @@ def _kept_for_gradients(block: Block) -> set[str]:
         for slot in op.definition.outputs
         if slot.intermediate
         for name in op.outputs.get(slot.name, ())
-    }
-
-
-def _counts(sample: Sample, inputs: Mapping[str, Sequence[Variable]]) -> dict[str, int]:
-    """How many variables each output slot of a sample takes."""
-    definition = sample.definition
-    several = max((len(v) for slot, v in inputs.items() if definition.input_slots[slot].duplicable), default=1)
-    return {
-        slot.name: sample.outputs.get(slot.name, several if slot.duplicable else 0 if slot.dispensable else 1)
-        for slot in definition.outputs
     }
 
 

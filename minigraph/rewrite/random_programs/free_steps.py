@@ -16,7 +16,6 @@ from minigraph.errors import ProgramError
 from minigraph.initializer import NumpyArrayInitializer
 from minigraph.ir import Parameter, Variable
 from minigraph.layers.io import fluid_data as data
-from minigraph.opdef.gradient_rules import FusedGrad
 from minigraph.param_attr import ParamAttr
 from minigraph.rewrite.random_programs.rows import SAMPLES
 from minigraph.rewrite.random_programs.sampling import Sample
@@ -285,7 +284,7 @@ def _of_sample(sample: Sample) -> FreeStep:
     def step(k: Sources, x: Variable, y: Variable, c: float) -> list[Variable]:
         block = layers.tanh(fitted(x, [1], "float32")).block
         dtype = x.dtype.value if x.dtype.value in sample.dtypes else sample.dtypes[-1]
-        definition, inputs, is_pure = sample.definition, {}, True
+        inputs, is_pure = dict[str, list[Variable]](), True
         for slot, arrays in sample.inputs_as(dtype).items():
             inputs[slot] = []
             for array in arrays:
@@ -294,18 +293,11 @@ def _of_sample(sample: Sample) -> FreeStep:
                     change = layers.scale(layers.tanh(fitted(x, array.shape, str(array.dtype))), 1e-3)
                     var, is_pure = layers.elementwise_add(change, var), False
                 inputs[slot].append(var)
-        several = max((len(v) for slot, v in inputs.items() if definition.input_slots[slot].duplicable), default=1)
-        outputs: dict[str, list[Variable]] = {}
-        for slot in definition.outputs:
-            count = sample.outputs.get(slot.name, several if slot.duplicable else 0 if slot.dispensable else 1)
-            outputs[slot.name] = [block.create_var(name=k.name(slot.name)) for _ in range(count)]
-        block.append_op(sample.op, inputs, outputs, sample.attrs)
-        rule = definition.grad
-        passed = rule.d_outputs if isinstance(rule, FusedGrad) else list(outputs)
-        for slot_name, several_outputs in outputs.items():
-            for var in several_outputs:
-                var.stop_gradient = rule is None or not sample.wrt or slot_name not in passed
-        return [var for slot in outputs.values() for var in slot]
+        outputs = {
+            slot: [block.create_var(name=k.name(slot)) for _ in range(count)]
+            for slot, count in sample.output_counts(inputs).items()
+        }
+        return sample.append_to(block, inputs, outputs, sample.attrs)
 
     return step
 

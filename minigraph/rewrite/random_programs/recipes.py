@@ -77,7 +77,7 @@ class Recipe:
 
 @dataclass
 class Built:
-    """What following a recipe gives."""
+    """The program that a recipe describes."""
 
     recipe: Recipe
     main: Program
@@ -239,7 +239,7 @@ def build(recipe: Recipe) -> Built:
 
 
 def _free(sources: Sources, step: Step, values: list[Variable]) -> list[Variable]:
-    """What a free step gives; nothing if the values do not suit it."""
+    """Results of a free step; none if the values do not suit it."""
     left, right = (values[-1 - back % len(values)] for back in (step.x, step.y))
     try:
         found = (FREE.get(step.kind) or OF_SAMPLES[step.kind])(sources, left, right, step.number)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from minigraph.ir import Block, Variable
 from minigraph.opdef import OpDef, definition_of
 from minigraph.opdef.gradient_rules import FusedGrad
 
@@ -62,6 +63,31 @@ class Sample:
             slot: [array.astype(dtype) if array.dtype.kind == "f" else array for array in arrays]
             for slot, arrays in self.inputs.items()
         }
+
+    def output_counts(self, inputs: Mapping[str, Sequence[Any]]) -> dict[str, int]:
+        """The number of variables that each output slot takes."""
+        definition = self.definition
+        several = max((len(v) for slot, v in inputs.items() if definition.input_slots[slot].duplicable), default=1)
+        return {
+            slot.name: self.outputs.get(slot.name, several if slot.duplicable else 0 if slot.dispensable else 1)
+            for slot in definition.outputs
+        }
+
+    def append_to(
+        self,
+        block: Block,
+        inputs: Mapping[str, Sequence[Variable]],
+        outputs: Mapping[str, Sequence[Variable]],
+        attrs: Mapping[str, Any],
+    ) -> list[Variable]:
+        """Append the operator; returns its results, which stop gradients where its rule passes none on."""
+        block.append_op(self.op, inputs, outputs, attrs)
+        rule = self.definition.grad
+        passed = rule.d_outputs if isinstance(rule, FusedGrad) else list(outputs)
+        for slot, variables in outputs.items():
+            for var in variables:
+                var.stop_gradient = rule is None or not self.wrt or slot not in passed
+        return [var for slot in outputs.values() for var in slot]
 
 
 def sample(

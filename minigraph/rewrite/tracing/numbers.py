@@ -7,10 +7,12 @@ those in the states before.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from hashlib import blake2b
-from itertools import chain
+from heapq import heappop, heappush
+from itertools import chain, count
 from typing import Any, NamedTuple
 from zlib import crc32
 
@@ -23,7 +25,7 @@ from minigraph.kernels.sparse_rows import dense
 from minigraph.opdef import EMPTY
 from minigraph.passes import FuseGlobalNorm, events
 from minigraph.passes.rewriting import is_random
-from minigraph.rewrite.tracing.snapshots import Fields, OpState, Snapshot, fields_of_op, variable
+from minigraph.rewrite.tracing.snapshots import Fields, OpState, Snapshot, fields_of_op
 from minigraph.runtime.evaluate import evaluate
 from minigraph.runtime.place import CPUPlace
 from minigraph.runtime.scope import Scope, is_rows
@@ -52,35 +54,29 @@ class ValueDifference(NamedTuple):
         return f"{self.largest:.3g} in {self.name}" if self.largest else "none"
 
 
-class Computed(NamedTuple):
-    """What a state computes.
+class Run(NamedTuple):
+    """What an operator computes in a state."""
 
-    Attributes
-    ----------
-    written : dict
-        The values of each name, in order, each with the operator that writes it.
-    latest : dict
-        The last value of each name.
-    errors : tuple of str
-        Of the operators that could not be computed.
-    """
-
-    written: dict[str, list[tuple[Operator, Any]]]
-    latest: dict[str, Any]
-    errors: tuple[str, ...]
-
-
-class _Run(NamedTuple):
-    """What an operator computed in the latest state."""
-
+    op: Operator
     fields: Fields
+    key: tuple[Any, ...]
+    """What its results depend on besides values."""
     reads: Sequence[str]
     given: Sequence[int]
     """Each value that it read, as its `id`; all are kept."""
     results: dict[str, Any] | str
     """By name; an error, or nothing where an input is missing."""
-    written: dict[str, list[tuple[Operator, Any]]]
-    """The same with the operator, as lists that states share."""
+    written: dict[str, Any]
+    """The results that have a value, of variables that the page shows."""
+
+    @property
+    def writes(self) -> Iterable[str]:
+        """Names that mean another value behind the operator."""
+        return slot_names(OpState._make(self.fields).outputs) if isinstance(self.results, str) else self.results
+
+
+Runs = Sequence[Run]
+"""Those of the operators of a state, in order."""
 
 
 class _Source:
@@ -93,8 +89,8 @@ class _Source:
     """
 
     def __init__(self, state: Snapshot) -> None:
-        self.ops: Sequence[tuple[Operator, Fields]]
-        self.ops, self._variables = state.global_block()
+        self._state = state.blocks[0]
+        self.ops: Sequence[tuple[Operator, Fields]] = list(zip(self._state.ops, self._state.op_fields, strict=True))
 
     @staticmethod
     def of(state: Snapshot) -> _Source:
@@ -104,13 +100,13 @@ class _Source:
 
     def variable(self, name: str) -> Variable:
         """The variable of a name; a KeyError if there is none."""
-        return variable(*self._variables[name])
+        return self._state.variable(name)
 
     def operator(self, original: Operator, fields: OpState) -> Operator:
         """The operator in a program of its own."""
         block = Program().global_block()
         for name in chain.from_iterable([*fields.inputs.values(), *fields.outputs.values()]):
-            if name in self._variables and name not in block.vars:
+            if name in self._state.by_name and name not in block.vars:
                 block.vars[name] = self.variable(name)
         op = Operator(*fields)
         op._block = block
@@ -152,9 +148,9 @@ class Numbers:
         """Values from outside, one object in all states: results are found again by the objects they came from."""
         self._scope = scope
         self._place = CPUPlace()
-        self._states: dict[Snapshot, Computed] = {}
+        self._states: dict[Snapshot, Runs] = {}
+        self._latest = _Flow()
         self._results: dict[Any, dict[str, Any] | str] = {}
-        self._runs: dict[Operator, _Run] = {}
         self._equal: dict[Any, np.ndarray[Any, Any]] = {}
         """Results by their contents."""
         self._seeds: dict[Any, int] = {}
@@ -165,41 +161,62 @@ class Numbers:
         """Number of rows that are fed."""
         return max([len(value) for value in self._feed.values() if getattr(value, "shape", None)], default=1)
 
-    def of(self, state: Snapshot) -> Computed:
-        """Return the values of a state."""
+    def of(self, state: Snapshot) -> Runs:
+        """Return what the operators of a state compute."""
         if state not in self._states:
             self._states[state] = self._compute(state)
         return self._states[state]
 
+    def errors(self, state: Snapshot) -> tuple[str, ...]:
+        """Return the errors of the operators that cannot be computed."""
+        return tuple([run.results for run in self.of(state) if isinstance(run.results, str) and run.results])
+
     def difference(self, before: Snapshot, after: Snapshot) -> ValueDifference | None:
         """Find the value that differs most among those that both states compute; None if there is none."""
-        old, new = self.of(before).written, self.of(after).written
-        common = [name for name in new if name in old]
-        # The lists of a name are one object where nothing differs.
-        found = [ValueDifference(name, 0.0, 0.0) for name in common[:1]]
-        found += [
-            compare(name, a, b)
-            for name in common if old[name] is not new[name]
-            for a, b in _survivors(old[name], new[name])
+        old, new = self.of(before), self.of(after)
+        common = (name for run in new for name in run.written if any(name in each.written for each in old))
+        first = next(common, None)
+        if first is None:
+            return None
+        differing = {id(run): run for run in (*old, *new)}
+        for each in set(map(id, old)).intersection(map(id, new)):  # states share what is the same in both
+            del differing[each]
+        names = set(chain.from_iterable([run.written for run in differing.values()]))
+        was, now = _written(old, names), _written(new, names)
+        found = [
+            compare(name, a, b) for name in now if name in was for a, b in _survivors(was[name], now[name])
         ]  # fmt: skip
-        return max(found, key=lambda each: each.largest, default=None)
+        return max([ValueDifference(first, 0.0, 0.0), *found], key=lambda each: each.largest)
 
     def computes(self, state: Snapshot, names: Sequence[str]) -> bool:
         """Whether a state computes all of `names`, of which there are some."""
-        return bool(names) and all(name in self.of(state).latest for name in names)
+        latest = self.latest(state)
+        return bool(names) and all(name in latest for name in names)
+
+    def latest(self, state: Snapshot) -> dict[str, Any]:
+        """Return the last value of each name that a state computes."""
+        found: dict[str, Any] = {}
+        for run in self.of(state):
+            if isinstance(run.results, str):
+                for name in run.writes:
+                    found.pop(name, None)
+            else:
+                found.update(run.results)
+        written = set(chain.from_iterable([run.written for run in self.of(state)]))
+        return {name: value for name, value in found.items() if name in written}
 
     def kept(self, state: Snapshot) -> list[str]:
         """Names of what outlives a run of a state: what is fetched or persistable."""
         program = state.program()
         variables, roots = program.global_block().vars, program.roots or ()
-        return [name for name in self.of(state).latest if name in roots or variables[name].persistable]
+        return [name for name in self.latest(state) if name in roots or variables[name].persistable]
 
     def first_wrong(self, states: Sequence[Snapshot], names: Sequence[str], tolerance: float) -> int | None:
         """Bisect for the first of `states` whose values of `names` differ from those of the first state."""
-        expected = self.of(states[0]).latest
+        expected = self.latest(states[0])
 
         def is_wrong(index: int) -> bool:
-            found = self.of(states[index]).latest
+            found = self.latest(states[index])
             return any(
                 name not in found or compare(name, expected[name], found[name]).relative > tolerance for name in names
             )
@@ -212,76 +229,65 @@ class Numbers:
             right, wrong = (right, middle) if is_wrong(middle) else (middle, wrong)
         return wrong
 
-    def _compute(self, state: Snapshot) -> Computed:
-        source = _Source.of(state)
-        latest: dict[str, Any] = {}
-        written: dict[str, list[tuple[Operator, Any]]] = {}
-        errors: list[str] = []
+    def _compute(self, state: Snapshot) -> Runs:
+        """Run the operators that differ from those of the latest state, and those behind that read other values."""
+        source, flow = _Source.of(state), self._latest
+        waiting = flow.begin(source.ops)
+        while waiting:
+            at = heappop(waiting)
+            original, fields = source.ops[at]
+            known = flow.runs.get(original)
 
-        def read(name: str) -> Any:
-            if name not in latest:
-                latest[name] = self._start_value(source.variable(name))
-            return latest[name]
+            def read(name: str, at: int = at) -> Any:
+                value = flow.value(name, at)
+                return self._start_value(source.variable(name)) if value is None else value[0]
 
-        for original, fields in source.ops:
-            run = self._run(original, fields, source, read)
-            if isinstance(run.results, str):
-                errors += [run.results] if run.results else []
-                for name in slot_names(OpState._make(fields).outputs):
-                    latest.pop(name, None)
-                continue
-            latest.update(run.results)
-            for name, values in run.written.items():
-                written[name] = [*written[name], *values] if name in written else values
-        return Computed(written, {name: value for name, value in latest.items() if name in written}, tuple(errors))
+            run = self._run(original, fields, source, read, known)
+            if run is not known:
+                flow.note(run, at, waiting)
+        return flow.end()
 
-    def _run(self, original: Operator, fields: Fields, source: _Source, read: Callable[[str], Any]) -> _Run:
-        """What an operator computes; the object of the state before where it read the same."""
-        known = self._runs.get(original)
-        if known is not None and known.fields is fields and known.given:
-            with suppress(KeyError):
-                if known.given == [id(read(name)) for name in known.reads]:
-                    return known
-        state = OpState._make(fields)
-        reads = slot_names(state.inputs)
-        given: Sequence[int] = ()
+    def _run(
+        self, original: Operator, fields: Fields, source: _Source, read: Callable[[str], Any], known: Run | None
+    ) -> Run:
+        """What an operator computes; `known` of the state before if it reads the same."""
+        state, given = OpState._make(fields), list[int]()
+        key: tuple[Any, ...] = ()
+        reads: Sequence[str]
         results: dict[str, Any] | str = ""
         if state.definition.has_hidden_names:  # some of these need no value
-            results = self._computed(original, source.operator(original, state), read)
+            op = source.operator(original, state)
+            reads = op.input_arg_names
+            results = self._computed(original, op, read)
         else:
-            try:
+            key, reads = (self._key(original, state), slot_names(state.inputs)) if known is None else known[2:4]
+            with suppress(KeyError):
                 given = [id(read(name)) for name in reads]
-            except KeyError:
-                pass
-            else:
-                results = self._result(original, state, zip(reads, given, strict=True), source, read)
+                if known is not None and known.given == given:
+                    return known
+                everything = (*key, *given)
+                if everything not in self._results:
+                    self._results[everything] = self._computed(original, source.operator(original, state), read)
+                results = self._results[everything]
         # A branch that was not taken has written None.
-        shown = {} if isinstance(results, str) else {
-            name: [(original, value)] for name, value in results.items()
+        written = {} if isinstance(results, str) else {
+            name: value for name, value in results.items()
             if value is not None and source.variable(name).kind is not VarKind.STEP_SCOPES
         }  # fmt: skip
-        run = self._runs[original] = _Run(fields, reads, given, results, shown)
-        return run
+        return Run(original, fields, key, reads, given, results, written)
 
-    def _result(
-        self, original: Operator, fields: OpState, given: Iterable[tuple[str, int]], source: _Source,
-        read: Callable[[str], Any],
-    ) -> dict[str, Any] | str:  # fmt: skip
-        """The results of an operator by name; found again where one like it read the same."""
+    def _key(self, original: Operator, fields: OpState) -> tuple[Any, ...]:
+        """What the results of an operator depend on besides values."""
         draws = self._seed(original, fields) if is_random(fields.definition.type) else 0
-        key = (
-            fields.definition.type, tuple(fields.inputs.items()), tuple(fields.outputs.items()),
-            str(sorted(fields.attrs.items())), tuple(given), draws,
-        )  # fmt: skip
-        if key not in self._results:
-            self._results[key] = self._computed(original, source.operator(original, fields), read)
-        return self._results[key]
+        attrs = str(sorted(fields.attrs.items()))
+        return fields.definition.type, tuple(fields.inputs.items()), tuple(fields.outputs.items()), attrs, draws
 
     def _computed(self, original: Operator, op: Operator, read: Callable[[str], Any]) -> dict[str, Any] | str:
-        draws = self._seed(original, op) if is_random(op.type) else 0
+        # To make a generator takes longer than most operators, of which few draw.
+        rng = self._place.rng(self._seed(original, op)) if is_random(op.type) else None
         try:
             with np.errstate(all="ignore"):
-                found = evaluate(op, read, self._place, self._place.rng(draws))
+                found = evaluate(op, read, self._place, rng)
             return {name: self._shared(value) for name, value in found.items()}
         except KeyError:
             return ""
@@ -321,6 +327,90 @@ class Numbers:
         return self._start[var.name]
 
 
+class _Flow:
+    """The runs of one state, and who reads and writes each name: from these follows what changes in the next state.
+
+    Attributes
+    ----------
+    runs : dict
+        By operator.
+    """
+
+    def __init__(self) -> None:
+        self.runs: dict[Operator, Run] = {}
+        self._place: dict[Operator, int] = {}
+        self._readers: defaultdict[str, set[Operator]] = defaultdict(set)
+        self._writers: defaultdict[str, set[Operator]] = defaultdict(set)
+
+    def begin(self, ops: Sequence[tuple[Operator, Fields]]) -> list[int]:
+        """Go on to the state that has these operators; return a heap of the places of those that may compute others."""
+        self._place = dict(zip([op for op, _ in ops], count(), strict=False))
+        runs = self.runs
+        kept = {op: None for op, fields in ops if op in runs and runs[op].fields is fields}
+        if list(kept) != [op for op in runs if op in kept]:  # some have moved
+            kept = {}
+        waiting = {at for op, at in self._place.items() if op not in kept}
+        gone = [run for op, run in runs.items() if op not in kept]
+        for run in gone:
+            self._forget(run)
+        for name in {name for run in gone for name in run.writes}:
+            waiting.update(map(self._place.__getitem__, self._readers[name]))
+        return sorted(waiting)
+
+    def note(self, run: Run, at: int, waiting: list[int]) -> None:
+        """Take over what the operator at a place computes; those behind that read a new result are waiting then."""
+        known = self.runs.get(run.op)
+        if known is not None:
+            self._forget(known)
+        for name in run.reads:
+            self._readers[name].add(run.op)
+        names = set(run.writes).union(() if known is None else known.writes)
+        if known is not None and not isinstance(known.results, str) and not isinstance(run.results, str):
+            same = [name for name in names if known.results.get(name, names) is run.results.get(name, known)]
+            names.difference_update(same)
+        for name in run.writes:
+            self._writers[name].add(run.op)
+        self.runs[run.op] = run
+        behind = {self._place[op] for name in names for op in self._readers[name]}
+        for each in behind.difference(waiting) if behind else ():
+            if each > at:
+                heappush(waiting, each)
+
+    def value(self, name: str, at: int) -> tuple[Any] | None:
+        """The value, in a tuple, that the operators before a place give a name; None if it has that from outside."""
+        places = {place: op for op in self._writers.get(name, ()) if (place := self._place[op]) < at}
+        for place in sorted(places, reverse=True):
+            results = self.runs[places[place]].results
+            if isinstance(results, str):
+                return None
+            if name in results:
+                return (results[name],)
+        return None
+
+    def end(self) -> Runs:
+        """Return the runs in order."""
+        self.runs = {op: self.runs[op] for op in self._place}
+        return list(self.runs.values())
+
+    def _forget(self, run: Run) -> None:
+        del self.runs[run.op]
+        for name in run.reads:
+            self._readers[name].discard(run.op)
+        for name in run.writes:
+            self._writers[name].discard(run.op)
+
+
+def _written(runs: Runs, names: set[str]) -> dict[str, list[tuple[Operator, Any]]]:
+    """The values of some names, in order, each with the operator that writes it."""
+    found: defaultdict[str, list[tuple[Operator, Any]]] = defaultdict(list)
+    for run in runs:
+        if not names.isdisjoint(run.written):
+            for name, value in run.written.items():
+                if name in names:
+                    found[name].append((run.op, value))
+    return found
+
+
 def _survivors(old: Sequence[tuple[Operator, Any]], new: Sequence[tuple[Operator, Any]]) -> Iterator[tuple[Any, Any]]:
     """Pairs of values of a name that are the same value in two states.
 
@@ -345,9 +435,12 @@ def compare(name: str, old: Any, new: Any) -> ValueDifference:
     a, b = (np.asarray(dense(np, value) if is_rows(value) else value, np.float64) for value in (old, new))
     if a.shape != b.shape:
         return ValueDifference(name, np.inf, np.inf)
-    same = (a == b) | (np.isnan(a) & np.isnan(b))
+    if not a.size:
+        return ValueDifference(name, 0.0, 0.0)
     with np.errstate(all="ignore"):
-        apart = np.where(same, 0.0, np.abs(a - b))
-        largest = float(np.nan_to_num(apart, nan=np.inf, posinf=np.inf).max(initial=0.0))
-        scale = float(np.abs(a).max(initial=0.0))
+        largest, scale = float(np.abs(a - b).max()), float(np.abs(a).max())
+        if not np.isfinite(largest):
+            same = (a == b) | (np.isnan(a) & np.isnan(b))
+            largest = float(np.where(same, 0.0, np.abs(a - b)).max())
+            largest = np.inf if np.isnan(largest) else largest
     return ValueDifference(name, largest, largest / scale if largest and scale else largest and np.inf)

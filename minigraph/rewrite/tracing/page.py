@@ -11,7 +11,8 @@ from base64 import b64encode
 from collections.abc import Iterator, Sequence
 from hashlib import sha256
 from html import escape
-from itertools import chain, count
+from itertools import chain, count, groupby
+from operator import attrgetter
 from string import Template
 from typing import Any
 
@@ -79,6 +80,8 @@ class _Book:
         self._record = record
         self._lines: list[tuple[Any, ...]] = []
         self._line_of: dict[tuple[str, int, Site | None], int] = {}
+        self._number_of: dict[int, tuple[Line, int, int]] = {}
+        """For the `id` of an operator or variable its latest line, with its depth and number."""
         self._names = _Numbered()
         self._sites = _Numbered()
         self._identities: dict[int, int] = {}
@@ -132,13 +135,14 @@ class _Book:
 
         Headings are left out, and variables that no operator uses any more.
         """
-        blocks: dict[int, list[Line]] = {}
         lines = self._record.texts.lines(state)
-        read = set(chain.from_iterable([line.reads for line in lines]))
-        for line in lines:
-            is_left = line.text.startswith("  var ") and line.op is None and line.writes[0] not in read
-            if line.key is not None and not is_left:
-                blocks.setdefault(line.block, []).append(line)
+        read = set[str]().union(*[line.reads for line in lines])
+        shown = [
+            line for line in lines
+            if line.op is not None
+            or (line.key is not None and (line.writes[0] in read or not line.text.startswith("  var ")))
+        ]  # fmt: skip
+        blocks = {index: list(each) for index, each in groupby(shown, key=attrgetter("block"))}
 
         def inside(index: int, depth: int) -> Iterator[tuple[Line, int]]:
             for line in blocks.pop(index, ()):
@@ -152,12 +156,16 @@ class _Book:
 
     def _line(self, line: Line, depth: int) -> int:
         """Number of a line."""
-        op = line.op
-        known = line.text, depth, None if op is None else op.site
-        if known not in self._line_of:
-            self._line_of[known] = len(self._lines)
+        known = self._number_of.get(id(line.key))
+        if known is not None and known[0] is line and known[1] == depth:
+            return known[2]
+        content = line.text, depth, None if line.op is None else line.op.site
+        if content not in self._line_of:
+            self._line_of[content] = len(self._lines)
             self._lines.append((*self._content(line), depth))
-        return self._line_of[known]
+        number = self._line_of[content]
+        self._number_of[id(line.key)] = line, depth, number
+        return number
 
     def _content(self, line: Line) -> tuple[Any, ...]:
         """Text, type, role, names read and written, and source line."""

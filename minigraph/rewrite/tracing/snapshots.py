@@ -6,11 +6,13 @@ the states of one program share what did not change between them.
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from itertools import chain
+from dataclasses import dataclass, field, replace
+from itertools import chain, count
 from math import prod
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
@@ -62,6 +64,22 @@ _parameter_fields = attrgetter(*_PARAMETER)
 
 
 @dataclass(frozen=True, eq=False)
+class _Asked:
+    """What somebody has asked about the variables of a state; those with the same variables share it."""
+
+    sizes: dict[str, int] = field(default_factory=dict)
+    """Bytes of each variable."""
+    moved: dict[int, tuple[int, Fields]] = field(default_factory=dict)
+    """Bytes that an operator moves, by the `id` of its fields."""
+    by_name: dict[str, tuple[Variable, Fields]] = field(default_factory=dict)
+    """Each variable with its fields."""
+    twins: dict[str, Variable] = field(default_factory=dict)
+    """Variables with these fields, in no block."""
+    plain: dict[str, tuple[Variable, Fields]] = field(default_factory=dict)
+    """Those that the first operator that writes them declares."""
+
+
+@dataclass(frozen=True, eq=False)
 class _BlockState:
     indices: tuple[int, int, int]
     """Of the block, its parent and its forward block."""
@@ -71,20 +89,77 @@ class _BlockState:
     """Never compared: ``==`` of variables appends an operator."""
     var_fields: list[Fields]
     first_names: dict[str, str]
-    sizes: dict[str, int]
-    """Bytes of each variable, once somebody has asked."""
+    asked: _Asked = field(default_factory=_Asked)
+
+    @property
+    def by_name(self) -> dict[str, tuple[Variable, Fields]]:
+        """Each variable with its fields."""
+        if not self.asked.by_name:
+            self.asked.by_name.update(
+                {fields[_NAME]: (var, fields) for var, fields in zip(self.vars, self.var_fields, strict=True)}
+            )
+        return self.asked.by_name
+
+    def variable(self, name: str) -> Variable:
+        """The variable of a name, to be read only; a KeyError if there is none."""
+        found = self.asked.twins.get(name)
+        if found is None:
+            found = self.asked.twins[name] = variable(*self.by_name[name])
+        return found
+
+    @property
+    def plain(self) -> dict[str, tuple[Variable, Fields]]:
+        """The variables that are declared where an operator first writes them, with their fields."""
+        if not self.asked.plain:
+            self.asked.plain.update({
+                name: (var, fields) for name, (var, fields) in self.by_name.items()
+                if type(var) is Variable and not fields[_PERSISTABLE] and not fields[_IS_DATA]
+            })  # fmt: skip
+        return self.asked.plain
 
     @classmethod
     def of(cls, block: Block, before: _BlockState | None) -> _BlockState:
         variables = list(block.vars.values())
-        sizes: dict[str, int] = {}
         # Not by `_fields_of`: the call would double the time for a variable.
         fields = [(_parameter_fields if type(var) is Parameter else _variable_fields)(var) for var in variables]
+        asked = _Asked()
         if before is not None and fields == before.var_fields and all(map(_is, variables, before.vars)):
-            variables, fields, sizes = before.vars, before.var_fields, before.sizes
+            variables, fields, asked = before.vars, before.var_fields, before.asked
         ops = block.ops[:]
-        indices = block.idx, block.parent_idx, block.forward_block_idx
-        return cls(indices, ops, list(map(fields_of_op, ops)), variables, fields, dict(block.first_names), sizes)
+        indices, names = (block.idx, block.parent_idx, block.forward_block_idx), dict(block.first_names)
+        return cls(indices, ops, list(map(fields_of_op, ops)), variables, fields, names, asked)
+
+    def patched(self, patch: _Patch) -> _BlockState:
+        """The state with a patch."""
+        own, place = self.indices[0], dict(zip(self.ops, count(), strict=False))
+        ops, op_fields = self.ops[:], self.op_fields[:]
+        gone = sorted([place[op] for _, op, _, _ in patch.ops if op in place])
+        for at in reversed(gone):
+            del ops[at], op_fields[at]
+        behind = {before: (op, fields) for index, op, before, fields in patch.ops if index == own}
+        inserted = {op for op, _ in behind.values()}
+        heads = [(0 if each is None else place[each] + 1, each) for each in behind if each not in inserted]
+        for start, each in sorted(heads, key=itemgetter(0), reverse=True):
+            new: list[tuple[Operator, Fields]] = []
+            while each in behind:
+                new.append(behind[each])
+                each = new[-1][0]
+            at = start - bisect_left(gone, start)
+            ops[at:at], op_fields[at:at] = [op for op, _ in new], [fields for _, fields in new]
+        found = replace(self, ops=ops, op_fields=op_fields)
+        names = [each for each in patch.variables if each[0] == own]
+        if not names:
+            return found if gone or behind else self
+        variables = dict(self.by_name)
+        for _, name, var, fields in names:
+            if var is None:
+                variables.pop(name, None)
+            else:
+                variables[name] = var, fields
+        return replace(
+            found, vars=[var for var, _ in variables.values()], var_fields=[each for _, each in variables.values()],
+            asked=_Asked(),
+        )  # fmt: skip
 
     def holds(self, other: _BlockState) -> bool:
         return (
@@ -124,58 +199,6 @@ class _Patch:
     variables: list[tuple[int, str, Variable | None, Fields]]
 
 
-class _Draft:
-    """A state of a block to which patches are applied, each in time that grows with its own size."""
-
-    def __init__(self, state: _BlockState) -> None:
-        self.start = state
-        self.ops: dict[Operator, Fields] = dict(zip(state.ops, state.op_fields, strict=True))
-        self.next: dict[Operator | None, Operator | None] = dict(
-            zip([None, *state.ops], [*state.ops, None], strict=True)
-        )
-        self.previous = {op: before for before, op in self.next.items()}
-        self.vars = {
-            fields[_NAME]: (var, fields) for var, fields in zip(state.vars, state.var_fields, strict=True)
-        }  # fmt: skip
-        self.has_new_vars = False
-
-    def apply(self, patch: _Patch) -> None:
-        own = self.start.indices[0]
-        for _, op, _, _ in patch.ops:
-            if op in self.ops:
-                del self.ops[op]
-                before, after = self.previous.pop(op), self.next.pop(op)
-                self.next[before], self.previous[after] = after, before
-        waiting = {before: (op, fields) for index, op, before, fields in patch.ops if index == own}
-        while waiting:  # those before come first
-            before = next(each for each in waiting if each is None or each in self.ops)
-            op, fields = waiting.pop(before)
-            self.ops[op] = fields
-            after = self.next[before]
-            self.next[before], self.next[op], self.previous[op], self.previous[after] = op, after, before, op
-        for index, name, var, fields in patch.variables:
-            if index == own:
-                self.has_new_vars = True
-                if var is None:
-                    self.vars.pop(name, None)
-                else:
-                    self.vars[name] = var, fields
-
-    def state(self) -> _BlockState:
-        ops: list[Operator] = []
-        at = self.next[None]
-        while at is not None:
-            ops.append(at)
-            at = self.next[at]
-        found = replace(self.start, ops=ops, op_fields=[self.ops[op] for op in ops])
-        if not self.has_new_vars:
-            return found
-        variables = list(self.vars.values())
-        return replace(
-            found, vars=[var for var, _ in variables], var_fields=[fields for _, fields in variables], sizes={}
-        )  # fmt: skip
-
-
 class Snapshot:
     """A state of a program.
 
@@ -204,11 +227,10 @@ class Snapshot:
                 patches.append(at._patch[1])
                 at = at._patch[0]
             assert at._blocks is not None
-            drafts = [_Draft(state) for state in at._blocks]
-            for draft in drafts:
-                for patch in reversed(patches):
-                    draft.apply(patch)
-            self._blocks, self._patch = [draft.state() for draft in drafts], None
+            blocks = at._blocks
+            for patch in reversed(patches):
+                blocks = [state.patched(patch) for state in blocks]
+            self._blocks, self._patch = blocks, None
         return self._blocks
 
     def holds(self, other: Snapshot) -> bool:
@@ -228,26 +250,22 @@ class Snapshot:
         """Estimate the bytes that all operators read and write, each value once; an unknown dimension is `batch`."""
         total = 0
         for block in self.blocks:
-            sizes = self._sizes(block, batch)
-            for fields in block.op_fields:
-                if fields[0].type not in VIEWS:
-                    total += sum([sizes.get(name, 0) for slots in fields[1:3] for name in chain(*slots.values())])
+            sizes, moved = self._sizes(block, batch), block.asked.moved
+            for fields in [each for each in block.op_fields if id(each) not in moved]:
+                names = () if fields[0].type in VIEWS else chain(*fields[1].values(), *fields[2].values())
+                moved[id(fields)] = sum([sizes.get(name, 0) for name in names]), fields
+            total += sum([moved[id(each)][0] for each in block.op_fields])
         return total
 
     def _sizes(self, block: _BlockState, batch: int) -> dict[str, int]:
         """Bytes of the variables that a block sees."""
-        if not block.sizes:
+        sizes = block.asked.sizes
+        if not sizes:
             types = {fields[_NAME]: fields[_TYPE] for fields in block.var_fields}
             own = {name: _bytes(type, batch) for name, type in types.items() if type is not None}
             parent = block.indices[1]
-            block.sizes.update({**self._sizes(self.blocks[parent], batch), **own} if parent >= 0 else own)
-        return block.sizes
-
-    def global_block(self) -> tuple[list[tuple[Operator, Fields]], dict[str, tuple[Variable, Fields]]]:
-        """The operators of the global block and its variables by name, with what their fields were."""
-        block = self.blocks[0]
-        variables = zip(block.vars, block.var_fields, strict=True)
-        return list(zip(block.ops, block.op_fields, strict=True)), {each[1][_NAME]: each for each in variables}
+            sizes.update({**self._sizes(self.blocks[parent], batch), **own} if parent >= 0 else own)
+        return sizes
 
     def program(self) -> Program:
         """Make a program in this state, whose operators have their source lines."""
@@ -330,17 +348,15 @@ def variable(var: Variable, fields: Fields) -> Variable:
 
 
 class Texts:
-    """The lines of states; what a state shares with those before is not printed again."""
+    """The lines of states; what a state shares with the one before is not printed again."""
 
     def __init__(self) -> None:
-        self._ops: dict[Operator, tuple[Fields, Line, list[Fields]]] = {}
-        """For each operator its fields, its latest line, and the fields of the variables that are declared there."""
-        self._vars: dict[int, tuple[Fields, Line]] = {}
+        self._blocks: dict[int, _Printed] = {}
         self._latest: tuple[Snapshot | None, list[Line]] = None, []
 
     def text(self, state: Snapshot) -> str:
         """The text of the program."""
-        return "\n".join(line.text for line in self.lines(state))
+        return "\n".join([line.text for line in self.lines(state)])
 
     def lines(self, state: Snapshot) -> list[Line]:
         """The lines of the text, in its order."""
@@ -351,43 +367,77 @@ class Texts:
     def _print(self, state: Snapshot) -> list[Line]:
         seed, passes, _ = state._fields
         header = braces(fields_text(SimpleNamespace(random_seed=seed, backward_passes=passes), PROGRAM_DEFAULTS))
-        first = [Line(None, f"program{header}", 0)] if header else []
-        return first + list(chain.from_iterable(map(self._block, state.blocks)))
+        found = [Line(None, f"program{header}", 0)] if header else []
+        for block in state.blocks:
+            found += self._blocks.setdefault(block.indices[0], _Printed()).lines(block)
+        return found
 
-    def _block(self, state: _BlockState) -> Iterator[Line]:
+
+class _Printed:
+    """The lines of a block in its latest state."""
+
+    def __init__(self) -> None:
+        self._state: _BlockState | None = None
+        self._lines: list[Line] = []
+        self._ops: dict[Operator, tuple[Fields, Line]] = {}
+        self._vars: dict[int, tuple[Fields, Line]] = {}
+        self._writers: defaultdict[str, set[Operator]] = defaultdict(set)
+
+    def lines(self, state: _BlockState) -> list[Line]:
+        """The heading, the variables that no operator declares, and the operators."""
+        if state is not self._state:
+            self._note_ops(state)
+            self._lines = [self._heading(state), *self._declarations(state), *[self._ops[op][1] for op in state.ops]]
+            self._state = state
+        return self._lines
+
+    def _heading(self, state: _BlockState) -> Line:
         index, parent, forward = state.indices
         heading = f"block {index}"
         heading += f" parent {parent}" if parent >= 0 else ""
         heading += f" forward {forward}" if forward >= 0 else ""
-        yield Line(None, heading, index)
-        latest = [self._ops.get(op) for op in state.ops]
-        # States share the fields of operators that did not change.
-        writes = [
-            known[1].writes if known is not None and known[0] is fields else slot_names(fields[_OUTPUTS])
-            for known, fields in zip(latest, state.op_fields, strict=True)
-        ]
-        written = set(chain.from_iterable(writes))
-        pending: dict[str, tuple[Variable, Fields]] = {}
-        for var, fields in zip(state.vars, state.var_fields, strict=True):
-            is_plain = type(var) is Variable and not fields[_PERSISTABLE] and not fields[_IS_DATA]
-            if is_plain and fields[_NAME] in written:
-                pending[fields[_NAME]] = var, fields
-            else:
-                yield self._declaration(var, fields, index)
-        for op, fields, names, known in zip(state.ops, state.op_fields, writes, latest, strict=True):
-            declared = {name: pending.pop(name) for name in names if name in pending}
-            types = [fields for _, fields in declared.values()]
-            if known is None or known[0] != fields or known[1].block != index or known[2] != types:
-                twins = {name: variable(var, fields) for name, (var, fields) in declared.items()}
-                text = f"  {Operator(*fields).line(twins)}"
-                line = Line(op, text, index, OpState._make(fields), slot_names(fields[_INPUTS]), names)
-                known = self._ops[op] = fields, line, types
-            yield known[1]
+        return Line(None, heading, index)
 
-    def _declaration(self, var: Variable, fields: Fields, block: int) -> Line:
-        known = self._vars.get(id(var))
-        if known is None or known[0] != fields:
-            twin = variable(var, fields)
-            line = Line(var, f"  {twin.keyword} {twin.declaration()}", block, None, (), (twin.name,))
-            known = self._vars[id(var)] = fields, line
-        return known[1]
+    def _note_ops(self, state: _BlockState) -> None:
+        """Print the operators that have changed, and those that declare other variables than before."""
+        known, place = self._ops, dict(zip(state.ops, count(), strict=False))
+        changed = {
+            op: fields for op, fields in zip(state.ops, state.op_fields, strict=True)
+            if op not in known or known[op][0] is not fields
+        }  # fmt: skip
+        names = self._new_names(state)
+        for op in [*filter(known.__contains__, changed), *(known.keys() - place.keys())]:
+            for name in known.pop(op)[1].writes:
+                self._writers[name].discard(op)
+                names.add(name)
+        for op, fields in changed.items():
+            for name in slot_names(fields[_OUTPUTS]):
+                self._writers[name].add(op)
+                names.add(name)
+        for op in set(changed).union(*[self._writers[name] for name in names]):
+            fields = state.op_fields[place[op]]
+            reads, writes = slot_names(fields[_INPUTS]), slot_names(fields[_OUTPUTS])
+            first = [name for name in writes if op is min(self._writers[name], key=place.__getitem__)]
+            declared = {name: variable(*state.plain[name]) for name in first if name in state.plain}
+            text = f"  {Operator(*fields).line(declared)}"
+            known[op] = fields, Line(op, text, state.indices[0], OpState._make(fields), reads, writes)
+
+    def _new_names(self, state: _BlockState) -> set[str]:
+        """Names of variables that an operator may declare, and that are others than in the state before."""
+        old, new = {} if self._state is None else self._state.plain, state.plain
+        if old is new:
+            return set()
+        kept = [name for name, (_, fields) in new.items() if name in old and old[name][1] is fields]
+        return old.keys() ^ new.keys() | new.keys() - set(kept)
+
+    def _declarations(self, state: _BlockState) -> Iterator[Line]:
+        """The lines of variables that no operator declares."""
+        for var, fields in zip(state.vars, state.var_fields, strict=True):
+            name = fields[_NAME]
+            if name not in state.plain or not self._writers.get(name):
+                known = self._vars.get(id(var))
+                if known is None or known[0] != fields:
+                    twin = variable(var, fields)
+                    line = Line(var, f"  {twin.keyword} {twin.declaration()}", state.indices[0], None, (), (name,))
+                    known = self._vars[id(var)] = fields, line
+                yield known[1]

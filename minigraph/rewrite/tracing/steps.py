@@ -183,7 +183,7 @@ class Step:
     def errors(self) -> tuple[str, ...]:
         """Errors of operators behind the step that cannot be computed with the feed."""
         numbers = self.track.numbers
-        return () if numbers is None else numbers.of(self.after).errors
+        return () if numbers is None else numbers.errors(self.after)
 
     def __str__(self) -> str:
         where = f" in {' / '.join(self.inside)}" if self.inside else ""

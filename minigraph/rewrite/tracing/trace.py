@@ -137,8 +137,12 @@ class Trace(Record, AbstractContextManager["Trace"], events.Observer):
         if self._thread != get_ident() or program.computes_at_once:
             return None
         track = self._by_serial.get(program.serial)
-        if track is None and not self._programs:
-            return self._begin_track(program, None, "start")
+        if track is None:
+            sources = [self._by_serial[each] for each in program.clone_of if each in self._by_serial]
+            if sources:
+                return self._begin_track(program, sources[-1], "clone")
+            if not self._programs:
+                return self._begin_track(program, None, "start")
         return track
 
     def _begin_track(self, program: Program, source: Track | None, why: str) -> Track:

@@ -13,6 +13,7 @@ _CONVOLUTIONS = [
         ((1, 2, 7, 6), (4, 1, 3, 2), {"groups": 2, "dilations": [2, 3], "paddings": [1, 1]}),
         ((2, 5, 6, 2), (3, 2, 3, 2), {"data_format": "NHWC", "padding_algorithm": "SAME", "strides": [2, 3]}),
         ((2, 5, 6, 4), (2, 2, 2, 3), {"data_format": "NHWC", "padding_algorithm": "VALID", "groups": 2}),
+        ((2, 5, 6, 1), (3, 1, 3, 2), {"data_format": "NHWC", "dilations": [2, 1]}),
         ((1, 1, 5, 5), (2, 1, 3, 3), {"padding_algorithm": "SAME", "dilations": [2, 2]}),
         ((2, 3, 4, 4), (2, 3, 1, 1), {}),
         ((1, 1, 1, 1), (1, 1, 1, 1), {}),
