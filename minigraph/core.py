@@ -1,9 +1,12 @@
 """Names that fluid programs reach through ``fluid.core``."""
 
+import enum
+from collections.abc import Iterator, MutableMapping
 from typing import Any
 
-from minigraph.errors import EOFException
+from minigraph.errors import EOFException, ProgramError
 from minigraph.errors import MinigraphError as EnforceNotMet
+from minigraph.framework.flags import DEFAULTS, get_flags, set_flags
 from minigraph.ir import Role
 from minigraph.layer_helper.core_ops import ops
 from minigraph.lod_tensor import LoDTensorArray
@@ -21,16 +24,20 @@ from minigraph.types import DType, VarKind
 
 __all__ = [
     "CPUPlace", "CUDAPinnedPlace", "CUDAPlace", "DType", "EOFException", "EnforceNotMet", "LoDTensor", "LoDTensorArray",
-    "Place", "Scope", "SelectedRows", "VarDesc", "VarKind", "get_cuda_device_count", "is_compiled_with_cuda",
-    "op_proto_and_checker_maker", "ops",
+    "Place", "Scope", "SelectedRows", "VarDesc", "VarKind", "get_cuda_device_count", "globals", "is_compiled_with_cuda",
+    "op_proto_and_checker_maker", "ops", "save_op_compatible_info",
 ]  # fmt: skip
+
+
+_OtherKinds = enum.Enum("_OtherKinds", ["LOD_RANK_TABLE", "PLACE_LIST", "READER"])
+"""Kinds of fluid that no variable has here; scripts that save models ask for them."""
 
 
 class _VarTypes:
     """Element types and kinds of variables under one roof, as fluid has them."""
 
     def __getattr__(self, name: str) -> Any:
-        for members in (DType.__members__, VarKind.__members__):
+        for members in (DType.__members__, VarKind.__members__, _OtherKinds.__members__):
             if name in members:
                 return members[name]
         raise AttributeError(f"VarType has no member {name!r}")
@@ -60,6 +67,38 @@ class op_proto_and_checker_maker:
     @staticmethod
     def kOpNameScopeAttrName() -> str:
         return "op_namescope"
+
+
+class _Flags(MutableMapping[str, Any]):
+    """Fluid's flags by name, see `minigraph.set_flags`."""
+
+    def __getitem__(self, name: str) -> Any:
+        return get_flags(name)[name]
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        set_flags({name: value})
+
+    def __delitem__(self, name: str) -> None:
+        raise ProgramError(f"the flag {name} cannot be removed", hint="Set it to its default.")
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(DEFAULTS)
+
+    def __len__(self) -> int:
+        return len(DEFAULTS)
+
+    def is_public(self, name: str) -> bool:
+        return name in self
+
+
+def globals() -> _Flags:
+    """Fluid's flags, to read and to set."""
+    return _Flags()
+
+
+@public
+def save_op_compatible_info(desc: Any) -> None:
+    """Do nothing: what is saved notes by itself since which version its operators are as they are."""
 
 
 class VarDesc:

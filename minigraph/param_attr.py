@@ -32,11 +32,15 @@ class ParamAttr:
     do_model_average : bool
     need_clip : bool
         Whether an optimizer's clip concerns the parameter (Paddle 2).
+    gradient_clip : GradientClipBase, optional
+        The parameter's own clip (before fluid 1.8), as `minigraph.clip.set_gradient_clip` gives it.
 
     Raises
     ------
     ProgramError
         If `name` is the empty string.
+    WrongTypeError
+        If `gradient_clip` is no clip.
     """
 
     def __init__(
@@ -48,9 +52,14 @@ class ParamAttr:
         trainable: bool = True,
         do_model_average: bool = True,
         need_clip: bool = True,
+        gradient_clip: Any = None,
     ) -> None:
         if name == "":
             raise ProgramError("the name of a ParamAttr cannot be empty", hint="Leave it out.")
+        if gradient_clip is not None and not hasattr(gradient_clip, "emit"):
+            raise WrongTypeError(
+                f"a gradient clip must be a strategy such as GradientClipByNorm(1.0), got {gradient_clip!r:.60}"
+            )
         self.name = name
         self.initializer = initializer
         self.learning_rate = learning_rate
@@ -58,6 +67,7 @@ class ParamAttr:
         self.trainable = trainable
         self.do_model_average = do_model_average
         self.need_clip = need_clip
+        self.gradient_clip = gradient_clip
 
     @staticmethod
     def _to_attr(arg: Any) -> Any:
@@ -76,6 +86,7 @@ class ParamAttr:
             "trainable": self.trainable,
             "do_model_average": self.do_model_average,
             "need_clip": self.need_clip,
+            "gradient_clip": self.gradient_clip,
         }
 
 

@@ -6,8 +6,10 @@ from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from typing import Any
 
-from minigraph.support.undo import note
+from minigraph.support.context import holding
+from minigraph.support.undo import JOURNAL
 
 
 class UniqueNameGenerator:
@@ -21,7 +23,8 @@ class UniqueNameGenerator:
     def __call__(self, key: str) -> str:
         number = self._next[key]
         self._next[key] = number + 1
-        note(self._next.__setitem__, key, number)
+        if (journal := JOURNAL.get()) is not None:  # `note`, without a call for each name
+            journal.append((self._next.__setitem__, (key, number)))
         return f"{self.prefix}{key}_{number}"
 
     def scope_label(self, parent: str, name: str) -> str:
@@ -50,14 +53,19 @@ def generate(key: str) -> str:
     ...     [generate("fc"), generate("fc"), generate("relu")]
     ['fc_0', 'fc_1', 'relu_0']
     """
-    return current()(key)
+    return (_GENERATOR.get() or _DEFAULT)(key)
 
 
-def switch(new_generator: UniqueNameGenerator | None = None) -> UniqueNameGenerator:
-    """Put a generator (default: a fresh one) in force from now on; returns the one it replaces."""
+def switch(
+    new_generator: UniqueNameGenerator | None = None, new_para_name_checker: Any = None
+) -> tuple[UniqueNameGenerator, Any]:
+    """Put a generator (default: a fresh one) in force from now on; returns the one it replaces.
+
+    Beside it stands what checks the names of parameters in fluid's imperative mode; here nothing does.
+    """
     old = current()
     _GENERATOR.set(UniqueNameGenerator() if new_generator is None else new_generator)
-    return old
+    return old, new_para_name_checker
 
 
 @contextmanager
@@ -65,9 +73,11 @@ def guard(new_generator: UniqueNameGenerator | str | None = None) -> Iterator[No
     """Count from zero inside; the old table comes back on exit. A string is put in front of every name."""
     if isinstance(new_generator, str):
         new_generator = UniqueNameGenerator(new_generator)
-    before = _GENERATOR.get()
-    try:
-        _GENERATOR.set(UniqueNameGenerator() if new_generator is None else new_generator)
+    with holding(_GENERATOR, UniqueNameGenerator() if new_generator is None else new_generator):
         yield
-    finally:
-        _GENERATOR.set(before)
+
+
+def __getattr__(name: str) -> UniqueNameGenerator:
+    if name == "generator":  # fluid's name of the one in force
+        return current()
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

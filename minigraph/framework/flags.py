@@ -15,7 +15,7 @@ from minigraph.support.public import public
 
 __all__ = ["get_flags", "set_flags"]
 
-_DEFAULTS: dict[str, Any] = {
+DEFAULTS: dict[str, Any] = {
     "FLAGS_allocator_strategy": "auto_growth",
     "FLAGS_benchmark": False,
     "FLAGS_check_nan_inf": False,
@@ -57,7 +57,7 @@ _ASKING_FOR_MORE = {
 }
 """Flags that would change a run, with what to do instead."""
 
-_flags = dict(_DEFAULTS)
+_flags = dict(DEFAULTS)
 
 
 @public
@@ -90,7 +90,7 @@ def set_flags(flags: Mapping[str, Any]) -> None:
         raise WrongTypeError(f"set_flags takes a dict, got {flags!r:.60}")
     found = {name: _converted(name, value) for name, value in flags.items()}
     for name, value in found.items():
-        if name in _ASKING_FOR_MORE and value != _DEFAULTS[name]:
+        if name in _ASKING_FOR_MORE and value != DEFAULTS[name]:
             raise ProgramError(f"{name} = {value} asks for what minigraph does not have", hint=_ASKING_FOR_MORE[name])
     _flags.update(found)
     nonfinite_check.is_on = _flags["FLAGS_check_nan_inf"]
@@ -120,14 +120,14 @@ def get_flags(flags: str | Sequence[str]) -> dict[str, Any]:
 
 
 def _check_known(name: Any) -> None:
-    if name not in _DEFAULTS:
-        raise NotFoundError(f"there is no flag {name!r:.60}", hint=suggest(str(name), _DEFAULTS))
+    if name not in DEFAULTS:
+        raise NotFoundError(f"there is no flag {name!r:.60}", hint=suggest(str(name), DEFAULTS))
 
 
 def _converted(name: Any, value: Any) -> Any:
     """`value` in the type of the flag; a number or bool of another type is taken if it is equal."""
     _check_known(name)
-    wanted = type(_DEFAULTS[name])
+    wanted = type(DEFAULTS[name])
     is_number = isinstance(value, bool | int | float) and wanted is not str
     if not (is_number or isinstance(value, wanted)) or wanted(value) != value:
         raise WrongTypeError(f"{name} must be of type {wanted.__name__}, got {value!r:.60}")

@@ -11,7 +11,7 @@ __all__ = ["OpProto", "OpProtoHolder"]
 
 
 class OpProto(NamedTuple):
-    """What an operator takes and gives; slots and attributes have a ``name``."""
+    """Inputs, outputs and attributes of an operator; each has a ``name``."""
 
     type: str
     inputs: tuple[Slot, ...]

@@ -28,6 +28,7 @@ from minigraph.ir.block_arguments import (
     each_of,
     require_initializer,
 )
+from minigraph.ir.description import Description
 from minigraph.ir.name_scope import current_name_scope
 from minigraph.ir.op_list import OpList
 from minigraph.ir.operator import NO_OUTER_NAMES, Operator, OuterNames, slot_names
@@ -165,6 +166,10 @@ class Block:
         return self.program.blocks[self.parent_idx] if self.parent_idx >= 0 else None
 
     @property
+    def desc(self) -> Description:
+        return Description(self)
+
+    @property
     def depth(self) -> int:
         """The number of blocks that this one is in."""
         parent = self.parent_block
@@ -251,12 +256,22 @@ class Block:
         return self.temporary(unique_name.generate(key))
 
     def create_parameter(
-        self, name: str, shape: Sequence[int], dtype: Any = "float32", initializer: Any = None, **fields: Any
+        self,
+        name: str,
+        shape: Sequence[int],
+        dtype: Any = "float32",
+        initializer: Any = None,
+        type: VarKind = VarKind.LOD_TENSOR,
+        **fields: Any,
     ) -> Parameter:
         """Make a parameter, or return the one that already has this name, type and shape (it is then shared).
 
         `fields` are those of `Parameter`. `initializer`, when given, appends its operator to this block.
         """
+        if type is not VarKind.LOD_TENSOR:
+            raise ProgramError(
+                f"parameter {name}: a parameter is a tensor, got type {type!r:.80}", hint="Leave the type out."
+            )
         if not isinstance(name, str):
             raise not_a_name(name)
         if initializer is not None:
@@ -307,6 +322,30 @@ class Block:
         note(self.vars.__setitem__, name, self.var(name))
         del self.vars[name]
         self.program.version += 1
+
+    def _rename_var(self, name: str, new_name: str) -> Variable:
+        """Give a variable another name, in the operators of this block, too; returns it.
+
+        Raises
+        ------
+        NotFoundError
+            If the block has no such variable.
+        ProgramError
+            If it has one of the new name.
+        """
+        var = self.var(name)
+        if new_name in self.vars:
+            raise ProgramError(f"the block has a variable {new_name!r} already", hint="Choose another name.")
+        twin = var._copy_to(self)
+        twin.name = new_name
+        self.vars = {each.name: each for each in (twin if old is var else old for old in self.vars.values())}
+        for op in self.ops[:]:
+            if name in op.input_arg_names:
+                op.replace_input(name, new_name)
+            if name in op.output_arg_names:
+                op.replace_output(name, new_name)
+        self.program.version += 1
+        return twin
 
     def all_parameters(self) -> list[Parameter]:
         """The block's parameters in order of creation."""

@@ -9,6 +9,9 @@ from minigraph.ir.operator import Operator
 from minigraph.ir.variable import Variable
 from minigraph.opdef import EMPTY
 
+FOR_MODELS = frozenset(("feed", "fetch"))
+"""Operators of saved models that a run, which is told what is fed and fetched, leaves out."""
+
 
 def backward_slice(
     block: Block,
@@ -27,6 +30,8 @@ def backward_slice(
     wanted = set(fetch_names)
     kept: list[Operator] = []
     for op in reversed(block.ops[:]):
+        if op.type in FOR_MODELS:
+            continue
         outputs = op.outputs.values()
         is_wanted = not all(map(wanted.isdisjoint, outputs)) or op.type in always
         hidden = op.hidden_names if op.definition.has_hidden_names else None

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from typing import Any
 
 from minigraph import unique_name
 from minigraph.errors import ProgramError
+from minigraph.support.context import holding
 from minigraph.support.public import public
 
 _PATH: ContextVar[str] = ContextVar("name_scope", default="/")
@@ -37,12 +38,6 @@ def name_scope(prefix: Any) -> Iterator[None]:
         yield
 
 
-@contextmanager
-def plain_scope(label: str) -> Iterator[None]:
+def plain_scope(label: str) -> AbstractContextManager[None]:
     """`name_scope` without numbers."""
-    before = _PATH.get()
-    try:
-        _PATH.set(f"{current_name_scope()}{label}/")
-        yield
-    finally:
-        _PATH.set(before)
+    return holding(_PATH, f"{current_name_scope()}{label}/")

@@ -7,6 +7,8 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from minigraph.errors import NotFoundError, ProgramError, Site, WrongTypeError, suggest
+from minigraph.ir.block_arguments import each_of
+from minigraph.ir.description import Description
 from minigraph.ir.op_list import Node
 from minigraph.ir.role import Role
 from minigraph.ir.text.notation import attr_text, braces, name_text, names_text, quoted, role_text
@@ -105,6 +107,10 @@ class Operator(Node):
     @property
     def type(self) -> str:
         return self.definition.type
+
+    @property
+    def desc(self) -> Description:
+        return Description(self)
 
     @property
     def block(self) -> Block:
@@ -218,8 +224,8 @@ class Operator(Node):
         self._change("attrs", Attrs.of(self.definition, self.definition.convert_attrs({**self.attrs, name: value})))
 
     @explained
-    def set_input(self, slot: str, values: Sequence[Variable | str]) -> None:
-        """Read other variables in a slot, which may have been left out before.
+    def set_input(self, slot: str, values: Variable | str | Sequence[Variable | str]) -> None:
+        """Read another variable, or several, in a slot, which may have been left out before.
 
         Raises
         ------
@@ -227,11 +233,11 @@ class Operator(Node):
             If the operator has no such slot.
         """
         self._require_slot(slot, self.definition.input_slots)
-        self._change("inputs", {**self.inputs, slot: tuple(map(name_of, values))})
+        self._change("inputs", {**self.inputs, slot: tuple(map(name_of, each_of(values)))})
 
     @explained
-    def set_output(self, slot: str, values: Sequence[Variable | str]) -> None:
-        """Write other variables in a slot.
+    def set_output(self, slot: str, values: Variable | str | Sequence[Variable | str]) -> None:
+        """Write another variable, or several, in a slot.
 
         Raises
         ------
@@ -239,7 +245,7 @@ class Operator(Node):
             If the operator has no such slot.
         """
         self._require_slot(slot, self.definition.output_slots)
-        self._change("outputs", {**self.outputs, slot: tuple(map(name_of, values))})
+        self._change("outputs", {**self.outputs, slot: tuple(map(name_of, each_of(values)))})
 
     @explained
     def replace_input(self, old: Variable | str, new: Variable | str) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -11,8 +11,9 @@ import numpy as np
 
 from minigraph.errors import NotFoundError, WrongTypeError, caller_site, warn
 from minigraph.ir.block import Block
+from minigraph.ir.description import Description
 from minigraph.ir.effects import reachable_blocks
-from minigraph.ir.operator import Attrs, Operator
+from minigraph.ir.operator import Attrs, Operator, slot_names
 from minigraph.ir.role import Role
 from minigraph.ir.text.notation import PROGRAM_DEFAULTS, braces, fields_text
 from minigraph.ir.variable import Parameter, Variable, name_of
@@ -57,6 +58,8 @@ class Program:
         self.noted_changes = 0
         """Number of changes that invalidated the caches of the changed blocks only."""
         self.serial = next(Program._serials)
+        self.clone_of: tuple[int, ...] = ()
+        """Serials of the programs of which this one is a clone, the nearest last."""
         """Number that no other program has; an `id` is reused once a program is gone."""
         self.current_role = Role.FORWARD
         self._role_vars: tuple[str, ...] = ()
@@ -205,6 +208,7 @@ class Program:
                 hint="Give True for a program that only tests.",
             )  # fmt: skip
         twin = Program()
+        twin.clone_of = (*self.clone_of, self.serial)
         twin._random_seed = self._random_seed
         twin.backward_passes = self.backward_passes
         twin.roots = self.roots
@@ -215,10 +219,7 @@ class Program:
         if for_test:
             twin.drop_unused_blocks()
             _drop_unused(self, twin)
-            for block in twin.blocks:
-                for op in block.ops:
-                    if "is_test" in op.definition.attrs:
-                        op.set_attr("is_test", True)
+            twin._set_is_test()
         return twin
 
     def _copy_block(self, block: Block, left_out: Role = Role.FORWARD, private: bool = False) -> None:
@@ -264,6 +265,56 @@ class Program:
         self.current_block_idx = index_of.get(self.current_block_idx, 0)
         self.version += 1
 
+    def keep_needed(self, feeds: Set[str], fetches: Sequence[str]) -> set[str]:
+        """Keep only the operators that compute `fetches` from `feeds`; return the other variables that need a value."""
+        block, needed, required = self.global_block(), set(fetches), set(fetches)
+        # Backwards, so that readers are known before writers; a list, because operators are removed on the way.
+        for op in list(reversed(block.ops)):
+            if needed.isdisjoint(op.output_arg_names):
+                block.remove(op)
+                continue
+            # Written here, so that an earlier value of the name is of no use.
+            needed.difference_update(op.output_arg_names)
+            required.difference_update(op.output_arg_names)
+            needed.update(name for name in op.input_arg_names if name not in feeds)
+            required.update(name for name in slot_names(op.inputs) if name not in feeds)
+        self.drop_unused_blocks()
+        used = {name for op in block.ops for name in (*op.input_arg_names, *op.output_arg_names)} | feeds
+        block.vars = {name: var for name, var in block.vars.items() if name in used}
+        return required
+
+    def _prune(self, targets: Any) -> Program:
+        """A clone of only the operators that compute variables, names of variables or what operators write."""
+        return self._prune_with_input([], targets)
+
+    def _prune_with_input(self, feeded_var_names: str | list[str], targets: Any) -> Program:
+        """`_prune` without the operators that compute what will be fed."""
+        given = [feeded_var_names] if isinstance(feeded_var_names, str) else feeded_var_names
+        feeds = {name_of(each) for each in given}
+        names: list[str] = []
+        for each in targets if isinstance(targets, list) else [targets]:
+            names += each.output_arg_names if isinstance(each, Operator) else [name_of(each)]
+        twin = self.clone()
+        twin.keep_needed(feeds, [name for name in names if name not in feeds])
+        return twin
+
+    def _inference_optimize(self, prune_read_op: bool = True) -> Program:
+        """A clone whose operators test, as in ``clone(for_test=True)``, but with all of them.
+
+        With `prune_read_op` no loader feeds it.
+        """
+        twin = self.clone()
+        if prune_read_op:
+            twin.loaders = []
+        twin._set_is_test()
+        return twin
+
+    def _set_is_test(self) -> None:
+        for block in self.blocks:
+            for op in block.ops:
+                if "is_test" in op.definition.attrs:
+                    op.set_attr("is_test", True)
+
     def __copy__(self) -> Program:
         return self.clone()
 
@@ -300,6 +351,10 @@ class Program:
         from minigraph.ir.graph import program_graph
 
         return program_graph(self)
+
+    @property
+    def desc(self) -> Description:
+        return Description(self)
 
     def serialize_to_string(self) -> bytes:
         """The bytes of fluid's description of the program; see `minigraph.io.serialize_program`."""

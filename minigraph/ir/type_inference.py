@@ -17,7 +17,7 @@ from minigraph.errors import (
 )
 from minigraph.ir.operator import Operator
 from minigraph.ir.variable import Variable
-from minigraph.opdef import EMPTY
+from minigraph.opdef import DECLARED, EMPTY
 from minigraph.support.undo import note
 from minigraph.types import TensorType, VarKind
 
@@ -57,6 +57,8 @@ def infer_outputs(op: Operator, block: Namespace) -> None:
     inferred = op.definition.inferred(tuple(inputs), op.attrs)
     for slot, names in op.outputs.items():
         found = inferred[slot]
+        if found is DECLARED:
+            continue
         if len(names) != len(found):
             raise OpError(f"{op.type}: {slot} takes {len(found)} variables here, got {len(names)}")
         for name, tensor_type in zip(names, found, strict=True):
@@ -135,8 +137,9 @@ def _write_type(op: Operator, block: Namespace, name: str, tensor_type: TensorTy
 def _in_common(op: Operator, var: Variable, declared: TensorType, written: TensorType) -> TensorType:
     """The common type of the values of an array, or of a variable that a sub-block writes from inside."""
     is_array = var.kind is VarKind.LOD_TENSOR_ARRAY
-    if is_array and declared.dtype is written.dtype and not (declared.shape and written.shape):
-        return declared if declared.shape else written  # nothing has been written to one of them before
+    if is_array and not (declared.shape and written.shape):
+        # Nothing has been written to one of them before, and what is written first decides, as in fluid.
+        return declared if declared.shape else written
     if (declared.dtype, declared.rank, declared.kind) != (written.dtype, written.rank, written.kind):
         if is_array and written.is_array:
             declared, written = declared.held_as(VarKind.LOD_TENSOR), written.held_as(VarKind.LOD_TENSOR)
@@ -144,11 +147,6 @@ def _in_common(op: Operator, var: Variable, declared: TensorType, written: Tenso
         raise OpError(
             f"{op.type}: the result is {written} but {what} {declared}",
             hint="Write to another variable: this one must keep its element type and number of dimensions.",
-        )
-    if not is_array and not declared.fits(written):
-        raise OpError(
-            f"{op.type}: the result is {written} but outside of the sub-block {var.name} is {declared}",
-            hint="Collect results of different shapes in an array: what a sub-block writes must keep its shape.",
         )
     if var.persistable:
         return declared

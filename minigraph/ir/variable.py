@@ -8,12 +8,13 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from minigraph.errors import ProgramError, WrongTypeError, warn
+from minigraph.ir.description import Description
 from minigraph.ir.text.notation import DEFAULTS, braces, fields_text, name_text
 from minigraph.ir.variable_methods import Methods
 from minigraph.ir.variable_operators import Arithmetic
 from minigraph.ir.variable_subscripts import Subscripts
 from minigraph.opdef import GRAD_SUFFIX
-from minigraph.types import RAW, DType, TensorType, VarKind, product
+from minigraph.types import FIXED_TYPES, DType, TensorType, VarKind, product
 
 if TYPE_CHECKING:
     from minigraph.ir.block import Block
@@ -64,8 +65,8 @@ class Variable(Arithmetic, Subscripts, Methods):
     ) -> None:
         self.block = block
         self.name = name
-        if kind is VarKind.RAW:
-            tensor_type = RAW
+        if kind in FIXED_TYPES:
+            tensor_type = FIXED_TYPES[kind]
         elif tensor_type is not None and tensor_type.kind is not kind:
             tensor_type = tensor_type.held_as(kind)
         self.tensor_type = tensor_type
@@ -76,6 +77,10 @@ class Variable(Arithmetic, Subscripts, Methods):
         self.need_check_feed = need_check_feed
         self.error_clip = error_clip
         self.lod_level = lod_level
+
+    def _set_error_clip(self, error_clip: Any) -> None:
+        # Spelled as in fluid, whose examples clip errors so.
+        self.error_clip = error_clip
 
     @property
     def persistable(self) -> bool:
@@ -94,8 +99,8 @@ class Variable(Arithmetic, Subscripts, Methods):
     @kind.setter
     def kind(self, kind: VarKind) -> None:
         self._kind = kind
-        if kind is VarKind.RAW:
-            self.tensor_type = RAW
+        if kind in FIXED_TYPES:
+            self.tensor_type = FIXED_TYPES[kind]
         elif self.tensor_type is not None:
             self.tensor_type = self.tensor_type.held_as(kind)
 
@@ -122,6 +127,10 @@ class Variable(Arithmetic, Subscripts, Methods):
     @property
     def type(self) -> VarKind:
         return self.kind
+
+    @property
+    def desc(self) -> Description:
+        return Description(self)
 
     @property
     def grad_name(self) -> str:
@@ -188,6 +197,24 @@ class Variable(Arithmetic, Subscripts, Methods):
         """Find gradients, in the imperative mode; a program is given them by `append_backward`."""
         raise self._no_value(
             "cannot be differentiated by backward()", "Call optimizer.minimize(loss) or fluid.append_backward(loss)."
+        )
+
+    def gradient(self) -> Any:
+        """Return the gradient of a tensor of the imperative mode; that of a variable is a variable."""
+        raise self._no_value("has no gradient to show", f"Fetch it by its name: fetch_list=[{self.grad_name!r}].")
+
+    def clear_gradient(self) -> None:
+        """Forget the gradient, in the imperative mode; a program computes its gradients anew in each run."""
+        raise self._no_value("has no gradient to clear", "Leave it out: each run computes the gradients anew.")
+
+    def detach(self) -> Any:
+        """Return the value without its history, in the imperative mode."""
+        raise self._no_value("cannot be detached", "Set stop_gradient on a copy: layers.assign(variable).")
+
+    def set_value(self, value: Any) -> None:
+        """Replace the value of a tensor of the imperative mode; that of a variable is in the scope."""
+        raise self._no_value(
+            "cannot be set", "Set it in the scope: global_scope().find_var(name).get_tensor().set(...)."
         )
 
     def _no_value(self, what: str, hint: str = "Fetch it: executor.run(program, feed, fetch_list=[variable]).") -> Any:
@@ -263,9 +290,11 @@ class Parameter(Variable):
         gradient_clip: Any = None,
         stop_gradient: bool = False,
         error_clip: Any = None,
+        lod_level: int = 0,
     ) -> None:
         super().__init__(
-            block, name, tensor_type, persistable=True, stop_gradient=stop_gradient, error_clip=error_clip
+            block, name, tensor_type, persistable=True, stop_gradient=stop_gradient, error_clip=error_clip,
+            lod_level=lod_level,
         )  # fmt: skip
         self.trainable = trainable
         self._optimize_attr = dict(optimize_attr) if optimize_attr else None

@@ -21,7 +21,7 @@ import numpy as np
 
 from minigraph.errors import MinigraphError, OpError, WrongTypeError, is_ours
 from minigraph.support.undo import all_or_nothing
-from minigraph.types import DType, as_dtype
+from minigraph.types import DType, TensorType, as_dtype
 
 
 class Operand:
@@ -32,6 +32,7 @@ class Operand:
     name: str
     block: Any
     stop_gradient: bool
+    tensor_type: TensorType | None
 
     @property
     def shape(self) -> tuple[int, ...] | None:
@@ -43,6 +44,7 @@ class Operand:
 
 
 V = TypeVar("V", bound=Operand)
+_NUMBERS = (int, float)
 
 
 def is_eager(var: Any) -> bool:
@@ -67,7 +69,7 @@ def _binary(op_type: str, x: V, y: V) -> V:
     if y.dtype is not x.dtype:
         y = astype(y, x.dtype)
     # A leading -1 is a batch dimension, to be laid over the other's first.
-    axis = 0 if y.shape and y.shape[0] == -1 else -1
+    axis = 0 if y.tensor_type is not None and y.tensor_type.shape[:1] == (-1,) else -1
     return _append(x, op_type, {"X": x, "Y": y}, {"axis": axis})
 
 
@@ -111,7 +113,9 @@ def _rounded(value: float) -> float:
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) or (getattr(value, "shape", None) == () and not isinstance(value, Operand))
+    if isinstance(value, _NUMBERS):
+        return True
+    return not isinstance(value, Operand) and getattr(value, "shape", None) == ()
 
 
 def _operator(sign: str) -> Callable[[Callable[[V, Any], V]], Callable[[V, Any], V]]:

@@ -9,6 +9,7 @@ from minigraph.ir.block import Block
 from minigraph.ir.clip_order import check_clip_order
 from minigraph.ir.effects import body_of, outer_names
 from minigraph.ir.operator import Operator, slot_names
+from minigraph.ir.other_values import OtherValue, other_value_read
 from minigraph.ir.program import Program
 from minigraph.ir.role import Role
 from minigraph.ir.versions import types_in_order
@@ -24,6 +25,7 @@ _BLOCKS = "a sub-block is run by one operator of its parent, which names in its 
 _SERVES = "role_vars name variables, and those of a backward operator the gradients that it makes"
 _UPDATES = "an operator makes the gradient that an update reads, or it is data or persistable"
 
+_VALUES = "results depend on those values of a name on which they depended before"
 _MADE = "what is read or fetched goes on being made"
 
 
@@ -70,7 +72,8 @@ def verify(program: Program) -> None:
 def verify_rewritten(before: Program, after: Program) -> None:
     """Verify `after`, and that it still makes what it reads and fetches of what `before` made.
 
-    In `after` alone, a variable that no operator writes any more looks like one from outside.
+    In `after` alone, a variable that no operator writes any more looks like one from outside, and one that is written
+    several times may have any of its values.
 
     Raises
     ------
@@ -95,6 +98,20 @@ def verify_rewritten(before: Program, after: Program) -> None:
                 f"{name} is fetched, but nobody makes it any more", law=_MADE, names=[name],
                 hint="Keep an operator that writes the names in program.roots.",
             )  # fmt: skip
+    for old, new in zip(before.blocks, after.blocks, strict=False):
+        found = other_value_read(old, new)
+        if found is not None:
+            raise _reads_other_value(found)
+
+
+def _reads_other_value(found: OtherValue) -> VerifyError:
+    op, name, writer = found
+    value = "from outside of the block" if writer is None else f"that {writer.type} makes"
+    return VerifyError(
+        f"{op.type} reads the value of {name} {value}; before the pass its results depend on another one",
+        details=[] if writer is None else [f"written by {writer}"], law=_VALUES, op=op, names=[name],
+        hint="Read the value before its name is written again, or keep it under a name of its own by an assign.",
+    )  # fmt: skip
 
 
 def _check_blocks(program: Program) -> dict[int, set[str]]:

@@ -14,7 +14,7 @@ from minigraph.ir.block import Block
 from minigraph.ir.effects import body_of, rename_in
 from minigraph.ir.operator import Operator, renamed
 from minigraph.ir.type_inference import explain
-from minigraph.opdef import EMPTY, SUB_BLOCK
+from minigraph.opdef import DECLARED, EMPTY, SUB_BLOCK
 from minigraph.types import TensorType
 
 Changes: TypeAlias = "dict[tuple[Operator, str], TensorType]"
@@ -86,6 +86,8 @@ def types_in_order(block: Block) -> Iterator[tuple[Operator, dict[str, TensorTyp
             raise explain(error, op, block) from error
         written: dict[str, TensorType] = {}
         for slot, names in op.outputs.items():
+            if inferred[slot] is DECLARED:
+                continue
             if len(names) != len(inferred[slot]):
                 message = f"{slot} has {len(names)} variables for {len(inferred[slot])}"
                 raise explain(OpError(message), op, block)

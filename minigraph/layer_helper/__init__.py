@@ -10,12 +10,12 @@ from minigraph.eager.tensor import Eager
 from minigraph.errors import ProgramError, WrongTypeError
 from minigraph.initializer import Constant, Initializer, Xavier
 from minigraph.ir import Block, Operator, Parameter, Program, Variable
-from minigraph.ir.default_programs import default_main_program, default_startup_program, is_imperative
+from minigraph.ir.default_programs import default_main_program, default_startup_program
 from minigraph.layer_helper.weight_norm import normalized_parameter
 from minigraph.opdef import OpDef, definition_of
 from minigraph.param_attr import ParamAttr, WeightNormParamAttr, as_param_attr
 from minigraph.support.public import public_by
-from minigraph.types import DType, as_dtype
+from minigraph.types import DType, VarKind, as_dtype
 from minigraph.unique_name import generate
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -33,7 +33,7 @@ def layer(function: F) -> F:
     """
 
     def following(*args: Any, **kwargs: Any) -> Any:
-        if is_imperative() or not (_holds_tensor(args) or (kwargs and _holds_tensor(kwargs.values()))):
+        if not (_holds_tensor(args) or (kwargs and _holds_tensor(kwargs.values()))):
             return function(*args, **kwargs)
         with imperative():
             return function(*args, **kwargs)
@@ -89,10 +89,8 @@ class LayerHelper:
     """
 
     def __init__(self, layer_type: str, name: str | None = None, **kwargs: Any) -> None:
-        if name is not None and not isinstance(name, str):
-            raise WrongTypeError(f"{layer_type}: name must be a str, got {name!r:.80}")
         self.layer_type = layer_type
-        self.name = generate(layer_type) if name is None else name
+        self.name = _name_of(layer_type, name)
         kwargs["name"] = self.name
         self.kwargs = kwargs
 
@@ -118,19 +116,7 @@ class LayerHelper:
 
         Keywords that name an input slot are inputs, the others attributes; those that are None are left out.
         """
-        return self._emit(op_type, slots_and_attrs, into)
-
-    def _emit(self, op_type: str, slots_and_attrs: dict[str, Any], into: Any = None) -> Any:
-        definition, block = definition_of(op_type), self.block
-        inputs, attrs = _sorted_out(definition, slots_and_attrs)
-        main, outputs = definition.main_output, {}
-        for name, slot in definition.output_slots.items():
-            if name == main and into is not None:
-                outputs[name] = check_variable(into, "out")
-            elif name == main or not slot.dispensable:
-                outputs[name] = block.fresh(f"{self.name}.tmp")
-        block.append_op(op_type, inputs, outputs, attrs)
-        return outputs[main]
+        return _emit(self.name, op_type, slots_and_attrs, into)
 
     def emit_all(self, op_type: str, /, **slots_and_attrs: Any) -> list[Variable]:
         """`emit` an operator and return all its outputs, in the order of its definition."""
@@ -323,7 +309,28 @@ class LayerHelper:
 
 def emit(op_type: str, name: str | None = None, /, into: Variable | None = None, **slots_and_attrs: Any) -> Variable:
     """The layer `name` that is this one operator: `LayerHelper.emit`."""
-    return LayerHelper(op_type, name)._emit(op_type, slots_and_attrs, into)
+    return _emit(_name_of(op_type, name), op_type, slots_and_attrs, into)
+
+
+def _name_of(layer_type: str, name: Any) -> str:
+    if name is None:
+        return generate(layer_type)
+    if not isinstance(name, str):
+        raise WrongTypeError(f"{layer_type}: name must be a str, got {name!r:.80}")
+    return name
+
+
+def _emit(layer: str, op_type: str, slots_and_attrs: dict[str, Any], into: Any) -> Any:
+    definition, block = definition_of(op_type), default_main_program().current_block()
+    inputs, attrs = _sorted_out(definition, slots_and_attrs)
+    main, outputs = definition.main_output, {}
+    for name, slot in definition.output_slots.items():
+        if name == main and into is not None:
+            outputs[name] = check_variable(into, "out")
+        elif name == main or not slot.dispensable:
+            outputs[name] = block.fresh(f"{layer}.tmp")
+    block.append_op(op_type, inputs, outputs, attrs)
+    return outputs[main]
 
 
 def _sorted_out(definition: OpDef, slots_and_attrs: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -388,7 +395,7 @@ def check_floating(x: Any, what: str) -> Variable:
         Otherwise.
     """
     check_variable(x, what)
-    if not x.dtype.is_floating:
+    if not x.dtype.is_floating and x.kind is not VarKind.RAW:  # about which operators say more
         raise WrongTypeError(f"{what} must be floating point, got {x}", hint="Convert it with layers.cast.")
     return x
 

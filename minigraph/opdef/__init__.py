@@ -8,6 +8,7 @@ shape inference, printing, the documentation.
 """
 
 from minigraph.opdef.definition import (
+    DECLARED,
     HINT_ATTRS,
     REQUIRED,
     SUB_BLOCK,
@@ -26,6 +27,7 @@ from minigraph.opdef.definition import (
 from minigraph.opdef.gradient_context import EMPTY, GRAD_SUFFIX
 
 __all__ = [
+    "DECLARED",
     "EMPTY",
     "GRAD_SUFFIX",
     "HINT_ATTRS",

@@ -21,7 +21,7 @@ from minigraph.opdef.gradient_context import BlockGrad, GradRule
 from minigraph.opdef.lengths import Count, Word, word_of
 from minigraph.support.signatures import parameter_names
 from minigraph.support.sizes import OpenSize
-from minigraph.types import TensorType
+from minigraph.types import FIXED_TYPES, TensorType
 
 SUB_BLOCK = "sub_block"
 """Attribute that holds the index of the block that an operator of control flow runs."""
@@ -35,6 +35,9 @@ class _Required:
 
 
 REQUIRED: Any = _Required()
+
+DECLARED: Any = type("Declared", (), {})()
+"""Type that inference gives a slot whose variables keep the types that they declare."""
 
 HINT_ATTRS = frozenset({"use_cudnn", "use_mkldnn", "op_device", "op_callstack"})
 """Attributes of every fluid operator that choose or describe an implementation and never change a result."""
@@ -202,7 +205,8 @@ class OpDef:
         )
 
     def _check_foreign_attr(self, name: str, value: Any) -> None:
-        if name in HINT_ATTRS:
+        # Programs for fluid tell `is_test` to operators that do the same in training and in a test.
+        if name in HINT_ATTRS or name == "is_test":
             return
         if name in self.backend_attrs:
             expected = self.backend_attrs[name]
@@ -231,7 +235,7 @@ class OpDef:
     ) -> dict[str, list[Any]]:
         """Output types by slot, from the input types by slot and the attributes that differ from their defaults."""
         found = self.inferred(tuple([(slot, tuple(types)) for slot, types in inputs.items()]), attrs)
-        return {slot: list(types) for slot, types in found.items()}
+        return {slot: types if types is DECLARED else list(types) for slot, types in found.items()}
 
     def inferred(
         self, inputs: tuple[tuple[str, tuple[TensorType | None, ...]], ...], attrs: Mapping[str, Any]
@@ -286,6 +290,12 @@ class OpDef:
                     f"{self.type}: {slot.name} must be a tensor, got an array of tensors",
                     hint="Take an element with layers.array_read, or join them with layers.tensor_array_to_tensor.",
                 )
+            if types and not slot.takes_arrays and any([t is not None and t.kind in FIXED_TYPES for t in types]):
+                raise OpError(
+                    f"{self.type}: only a run knows the type of {slot.name}, which branches make of different types",
+                    hint="Return one element type (layers.cast) and one number of dimensions (layers.reshape) from all "
+                    "branches, or fetch it.",
+                )
             if slot.duplicable:
                 args.append(list(types) if types else ([] if not slot.dispensable else None))
             else:
@@ -297,7 +307,7 @@ class OpDef:
         result = self.infer(*args, **full)
         results = result if type(result) is tuple else (result,)
         return {
-            slot.name: tuple(value) if slot.duplicable else (value,)
+            slot.name: DECLARED if value is DECLARED else tuple(value) if slot.duplicable else (value,)
             for slot, value in zip(self.outputs, results, strict=True)
         }
 
@@ -345,7 +355,7 @@ def op(
     rows : str
         Input slots that may be selected rows; elsewhere these are refused.
     arrays : str
-        Input slots that may be arrays of tensors; elsewhere these are refused.
+        Input slots that may be arrays of tensors, or raw; elsewhere these are refused.
     backend_attrs : mapping
         Attributes accepted only at the given value.
     forward : str, optional

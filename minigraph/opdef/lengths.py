@@ -18,7 +18,7 @@ Count: TypeAlias = Callable[[Mapping[str, int], Mapping[str, Any]], int]
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """Where the lengths of a result come from.
+    """Source of the lengths of a result.
 
     Attributes
     ----------

@@ -5,14 +5,14 @@ import pytest
 
 import minigraph as fluid
 from minigraph.errors import ExecutionError, NotFoundError, PlaceError, ProgramError, VersionError, WrongTypeError
-from minigraph.framework.flags import _DEFAULTS
+from minigraph.framework.flags import DEFAULTS
 
 
 @pytest.fixture(autouse=True)
 def flags():
-    fluid.set_flags(_DEFAULTS)  # others set some, too
+    fluid.set_flags(DEFAULTS)  # others set some, too
     yield
-    fluid.set_flags(_DEFAULTS)
+    fluid.set_flags(DEFAULTS)
 
 
 def test_flags_are_kept():

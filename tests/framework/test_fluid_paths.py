@@ -11,7 +11,7 @@ import pytest
 
 import minigraph as fluid
 from minigraph import dygraph, layers
-from minigraph.errors import NotFoundError, ProgramError, UnknownNameError, WrongTypeError
+from minigraph.errors import ExecutionError, NotFoundError, ProgramError, UnknownNameError, WrongTypeError
 from minigraph.layers import utils
 from minigraph.support.fluid_absent import ABSENT
 from minigraph.support.fluid_paths import HOMES
@@ -76,7 +76,9 @@ def test_the_value_of_a_variable_is_read_from_the_scope():
         weight = fluid.framework._get_var("fc_0.w_0")
         for name in (weight, "fc_0.w_0"):
             np.testing.assert_array_equal(fluid.executor._fetch_var(name, scope), np.full((3, 2), 0.5))
-        assert isinstance(fluid.executor._fetch_var(weight, scope, return_numpy=False), fluid.LoDTensor)
+        # As in fluid, a handle on what the scope holds.
+        fluid.executor._fetch_var(weight, scope, return_numpy=False).set(np.ones((3, 2), "float32"), fluid.CPUPlace())
+        np.testing.assert_array_equal(fluid.executor._fetch_var(weight, scope), np.ones((3, 2)))
         with pytest.raises(NotFoundError, match=r"(?s)no value of 'fc_0.w_1'.*fc_0.w_0"):
             fluid.executor._fetch_var("fc_0.w_1", scope)
 
@@ -172,6 +174,17 @@ def test_the_top_module_has_fluids_version():
     assert paddle.to_tensor is fluid.to_tensor
     with pytest.raises(UnknownNameError, match="minigraph has no 'to_tensr'"):
         _ = paddle.to_tensr
+
+
+def test_text_and_numbers_of_paddle_compat_are_those_of_the_original():
+    cpt = importlib.import_module("minigraph.compat.paddle.compat")
+    assert cpt.to_text([b"a", "b", 1.5, None]) == ["a", "b", 1.5, None] and cpt.to_text({b"k": b"v"}) == {"k": "v"}
+    assert cpt.to_bytes(["a", b"b"]) == [b"a", b"b"] and cpt.to_bytes({"a"}) == {b"a"}
+    given = [b"a", "b"]
+    assert cpt.to_text(given, inplace=True) is given and given == ["a", "b"]
+    assert [cpt.round(x) for x in (0.5, 1.5, -2.5, 0.49, 0.0)] == [1.0, 2.0, -3.0, 0.0, 0.0]
+    assert cpt.round(2.345, 2) == pytest.approx(2.35)
+    assert (cpt.floor_division(7, 2), cpt.get_exception_message(ValueError("why")), cpt.long_type) == (3, "why", int)
 
 
 # Operators by name
@@ -293,7 +306,7 @@ def test_every_public_name_of_fluid_is_here_or_says_why_not(module):
     [
         ("core.AnalysisConfig", "inference engine is out of scope"),
         ("core.create_paddle_predictor", "inference engine is out of scope"),
-        ("transpiler.distribute_transpiler", "parameter servers"),
+        ("transpiler.HashName", "parameter servers"),
         ("incubate.fleet.parameter_server", "parameter servers"),
         ("incubate.fleet.base.hdfs", "parameter servers"),
         ("FC", "only before 1.8"),
@@ -321,3 +334,90 @@ def test_what_fluid_no_longer_does_is_accepted():
     assert str(main) == before
     with pytest.warns(UserWarning, match=r"cuda_profiler writes no out\.txt"), fluid.profiler.cuda_profiler("out.txt"):
         pass
+
+
+def test_layers_of_the_imperative_mode_stand_beside_the_packages_too():
+    names = "BCELoss BatchNorm Conv2D Conv2DTranspose Dropout Embedding GRUUnit LayerNorm Linear NCE PRelu Pool2D"
+    for name in names.split():
+        assert getattr(fluid, name) is getattr(dygraph, name)
+
+
+def test_gradients_are_found_by_fluids_older_names():
+    with fluid.program_guard(fluid.Program(), fluid.Program()):
+        x = fluid.data("x", [None, 2])
+        x.stop_gradient = False
+        loss = fluid.layers.mean(x)
+        assert fluid.backward.calc_gradient(loss, x).name == fluid.framework.grad_var_name("x") == "x@GRAD"
+        assert len(fluid.backward.calc_gradient(loss, [x, loss])) == 2
+
+
+@pytest.mark.usefixtures("new_program")
+def test_arguments_of_layers_of_ones_own_are_checked():
+    check, x = fluid.data_feeder, fluid.data("x", [None, 3])
+    assert (
+        check.convert_dtype(x.dtype) == check.convert_dtype(np.float32) == check.convert_dtype("float32") == "float32"
+    )
+    check.check_variable_and_dtype(x, "input", ["float32", "float64"], "mine")
+    check.check_type(3, "size", (int, list), "mine")
+    with pytest.raises(TypeError, match=r"mine: size must be int or list, got float: 0.5. Give an int"):
+        check.check_type(0.5, "size", (int, list), "mine", "Give an int")
+    with pytest.raises(TypeError, match=r"mine: input must hold int32 or int64, got float32"):
+        check.check_variable_and_dtype(x, "input", ["int32", "int64"], "mine")
+    with pytest.raises(TypeError, match="mine: input must be a Variable, got int"):
+        check.check_variable_and_dtype(1, "input", ["int32"], "mine")
+    with pytest.raises(WrongTypeError, match="not an element type"):
+        check.convert_dtype("float31")
+    with dygraph.guard():  # as in fluid, nothing is checked there
+        check.check_variable_and_dtype(1, "input", ["int32"], "mine")
+        assert fluid.framework._dygraph_tracer() is not None
+        assert fluid.framework._current_expected_place() == fluid.CPUPlace()
+    assert fluid.framework._dygraph_tracer() is None is fluid.framework._current_expected_place()
+    assert fluid.framework.convert_np_dtype_to_dtype_("int64") == fluid.core.VarDesc.VarType.INT64
+    assert fluid.framework.dtype_is_floating(np.float16) and not fluid.framework.dtype_is_floating("int32")
+    assert layers.Variable is fluid.Variable
+
+
+def test_flags_are_read_and_set_by_name():
+    flags = fluid.core.globals()
+    assert flags["FLAGS_paddle_num_threads"] == 1 and flags.is_public("FLAGS_benchmark")
+    assert "FLAGS_nothing" not in flags and not flags.is_public("FLAGS_nothing")
+    assert set(flags) == set(flags.keys()) and len(flags) > 20
+    try:
+        flags["FLAGS_benchmark"] = True
+        assert fluid.get_flags("FLAGS_benchmark") == {"FLAGS_benchmark": True}
+    finally:
+        flags["FLAGS_benchmark"] = False
+    with pytest.raises(ProgramError, match="cannot be removed"):
+        del flags["FLAGS_benchmark"]
+
+
+def test_tensors_become_arrays():
+    tensor = fluid.create_lod_tensor(np.ones((2, 1), "float32"), [], None)
+    np.testing.assert_array_equal(fluid.executor.as_numpy([tensor])[0], np.ones((2, 1)))
+    with pytest.raises(ExecutionError, match="sequences of several lengths"):
+        fluid.executor.as_numpy(fluid.create_lod_tensor(np.ones((2, 1), "float32"), [[2]], None))
+    with pytest.raises(WrongTypeError, match="as_numpy takes a LoDTensor or a list of them, got int"):
+        fluid.executor.as_numpy(1)
+
+
+@pytest.mark.usefixtures("new_program")
+def test_the_value_of_a_parameter_is_read_by_its_name():
+    x = fluid.data("x", [None, 3])
+    layers.fc(x, 2, param_attr=fluid.ParamAttr("w", fluid.initializer.Constant(0.5)))
+    executor = fluid.Executor()
+    with pytest.raises(ProgramError, match="the scope has no value"):
+        fluid.io.get_parameter_value_by_name("w", executor)
+    executor.run(fluid.default_startup_program())
+    found = fluid.io.get_parameter_value_by_name("w", executor)
+    np.testing.assert_array_equal(found, np.full((3, 2), 0.5))
+    with pytest.raises(WrongTypeError, match="takes a parameter"):
+        fluid.io.get_parameter_value(x, executor)
+
+
+@pytest.mark.usefixtures("new_program")
+def test_operators_are_counted_one_by_one_and_by_who_reads_whom():
+    x = fluid.data("x", [None, 3])
+    layers.mean(layers.fc(layers.fc(x, 3), 3))
+    counts = fluid.contrib.op_freq_statistic(fluid.default_main_program())
+    assert counts[0] == [("mul", 2), ("elementwise_add", 2), ("mean", 1)]
+    assert counts[1] == [("mul->elementwise_add", 2), ("elementwise_add->mul", 1), ("elementwise_add->mean", 1)]

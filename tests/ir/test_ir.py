@@ -1,5 +1,6 @@
 """Programs, blocks, operators, variables and roles."""
 
+import copy
 import enum
 import gc
 import linecache
@@ -13,7 +14,7 @@ from growth import assert_grows
 from hypothesis import HealthCheck, given, settings
 
 import minigraph as fluid
-from minigraph import unique_name
+from minigraph import framework, unique_name
 from minigraph.errors import NotFoundError, OpError, ProgramError, WrongTypeError
 from minigraph.ir import Block, Parameter, Program, Role, Variable, VarKind
 from minigraph.ir.default_programs import default_main_program, default_startup_program, program_guard
@@ -526,6 +527,20 @@ def test_a_clone_for_testing_leaves_out_what_trains():
     verify(twin)
 
 
+def test_pruning_keeps_what_computes_the_targets_from_what_is_fed():
+    x = fluid.data("x", [None, 4])
+    hidden = fluid.layers.fc(x, 3, name="first")
+    loss = fluid.layers.mean(fluid.layers.fc(hidden, 1, name="second"))
+    fluid.optimizer.SGD(0.1).minimize(loss)
+    program = fluid.default_main_program()
+    types = lambda twin: [op.type for op in twin.global_block().ops]  # noqa: E731
+    forward = ["mul", "elementwise_add"]
+    assert types(program._prune([hidden])) == types(program._prune_with_input("x", hidden.name)) == forward
+    assert types(program._prune_with_input([hidden.name], [loss])) == [*forward, "mean"]
+    assert types(program._prune(program.global_block().ops[0])) == ["mul"]
+    assert len(program.global_block().ops) > 10
+
+
 @pytest.mark.laws
 @settings(deadline=None)
 @given(trained_programs())
@@ -627,9 +642,9 @@ def test_unique_names_count_by_key_and_a_guard_starts_afresh():
         with unique_name.guard("net/"):
             assert unique_name.generate("fc") == "net/fc_0"
         assert unique_name.generate("fc") == "fc_2"
-        old = unique_name.switch()
+        old, checker = unique_name.switch()
         assert unique_name.generate("fc") == "fc_0"
-        unique_name.switch(old)
+        unique_name.switch(old, checker)
         assert unique_name.generate("fc") == "fc_3"
 
 
@@ -659,3 +674,108 @@ def test_integers_and_masks_keep_their_type_in_a_variable_of_another(is_persista
         assert [(each.dtype, each.shape) for each in found[1:]] == [("int32", (1,)), ("bool", (3, 3))]
         assert found[1] == [3]
         verify(fluid.default_main_program())
+
+
+@pytest.mark.usefixtures("new_program")
+def test_descriptions_tell_what_scripts_that_save_models_ask():
+    out = fluid.layers.fc(fluid.data("x", [None, 3]), 2)
+    kinds = fluid.core.VarDesc.VarType
+    desc = fluid.default_main_program().global_block().var("x").desc
+    assert desc.type() == kinds.LOD_TENSOR and desc.type() not in (kinds.FEED_MINIBATCH, kinds.FETCH_LIST, kinds.READER)
+    assert (desc.name(), desc.shape(), desc.persistable(), desc.lod_level()) == ("x", [-1, 3], False, 0)
+    desc = fluid.default_main_program().global_block().ops[-1].desc
+    assert desc.type() == "elementwise_add" and desc.output_arg_names() == [out.name] == desc.output("Out")
+    assert desc.has_attr("axis") and desc.attr("axis") == 1
+    read = fluid.Program.parse_from_string(fluid.default_main_program().desc.serialize_to_string())
+    assert [op.type for op in read.global_block().ops] == ["mul", "elementwise_add"]
+
+
+def test_blocks_make_parameters_with_levels_and_initializers_as_in_fluid():
+    program = fluid.Program()
+    for _ in range(2):
+        program.global_block().create_parameter(
+            name="w", shape=[5, 10], dtype="float32", lod_level=0, initializer=fluid.initializer.Constant(2.5)
+        )
+    assert [(op.type, op.attr("value")) for op in program.global_block().ops] == [("fill_constant", 2.5)]
+
+
+def test_the_generator_of_names_in_force_is_copied():
+    with fluid.unique_name.guard():
+        fluid.unique_name.generate("fc")
+        twin = copy.deepcopy(fluid.unique_name.generator)
+        assert fluid.unique_name.generate("fc") == "fc_1"
+        with fluid.unique_name.guard(twin):
+            assert fluid.unique_name.generate("fc") == "fc_1"
+
+
+def test_default_programs_may_be_switched_for_good():
+    main, startup = fluid.Program(), fluid.Program()
+    with fluid.program_guard(fluid.Program(), fluid.Program()):
+        before = default_main_program(), default_startup_program()
+        assert (framework.switch_main_program(main), framework.switch_startup_program(startup)) == before
+        assert (default_main_program(), default_startup_program()) == (main, startup)
+        with pytest.raises(WrongTypeError, match="switch_main_program needs Programs, got NoneType"):
+            framework.switch_main_program(None)
+
+
+def test_a_parameter_takes_the_kind_of_value_that_it_has_anyway():
+    block = fluid.Program().global_block()
+    assert block.create_parameter("w", [4], type=fluid.core.VarDesc.VarType.LOD_TENSOR).kind is VarKind.LOD_TENSOR
+    with pytest.raises(ProgramError, match="a parameter is a tensor"):
+        block.create_parameter("v", [4], type=VarKind.SELECTED_ROWS)
+
+
+@pytest.mark.usefixtures("new_program")
+def test_a_renamed_variable_is_renamed_in_operators():
+    out = fluid.layers.fc(fluid.data("x", [None, 3]), 2, param_attr="w", bias_attr=False)
+    block = fluid.default_main_program().global_block()
+    names = list(block.vars)
+    weight = block._rename_var("w", "teacher_w")
+    assert type(weight) is Parameter and weight.name == "teacher_w" and block.var("teacher_w") is weight
+    assert list(block.vars) == [name if name != "w" else "teacher_w" for name in names]
+    block._rename_var(out.name, "teacher_out")
+    assert str(block.ops[0]).startswith("teacher_out: float32[-1, 2] = mul(X=x, Y=teacher_w)")
+    with pytest.raises(NotFoundError):
+        block._rename_var("w", "other")
+    with pytest.raises(ProgramError, match="'x' already"):
+        block._rename_var("teacher_w", "x")
+
+
+@pytest.mark.usefixtures("new_program")
+def test_a_description_declares_another_shape():
+    fluid.layers.fc(fluid.data("x", [None, 3]), 2, param_attr="w")
+    block = fluid.default_main_program().global_block()
+    version = block.program.version
+    block.var("w").desc.set_shape([3, 1])
+    assert block.var("w").shape == (3, 1) and block.program.version > version
+
+
+@pytest.mark.usefixtures("new_program")
+def test_a_description_infers_the_results_of_an_operator_again():
+    out = fluid.layers.fc(fluid.data("x", [None, 3]), 2, param_attr="w", bias_attr=False)
+    program = fluid.default_main_program()
+    block = program.global_block()
+    block.var("w").desc.set_shape([3, 7])
+    for op in block.ops:
+        op.desc.infer_shape(op.block.desc)
+    assert out.shape == (-1, 7)
+    program.desc.flush()
+    program.desc._set_version()
+    fluid.core.save_op_compatible_info(program.desc)
+    assert Program.parse_from_string(program.desc.serialize_to_string()).global_block().var(out.name).shape == (-1, 7)
+
+
+@pytest.mark.usefixtures("new_program")
+def test_a_description_is_copied():
+    x = fluid.data("x", [None, 3])
+    assert copy.copy(x.desc).shape() == [-1, 3]
+    assert not hasattr(x.desc, "sort_of")
+
+
+def test_a_slot_takes_one_name_or_several():
+    op = Program.parse("block 0\n  data first: float32[2]\n  y: float32[2] = relu(X=first)").global_block().ops[0]
+    for name in ("first", op.block.var("first"), ["first"]):
+        op.set_input("X", name)
+        assert op.inputs == {"X": ("first",)}
+    op.set_output("Out", "y")
+    assert op.outputs == {"Out": ("y",)}

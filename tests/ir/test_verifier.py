@@ -219,6 +219,76 @@ def test_what_a_program_reads_goes_on_being_made():
         verify_rewritten(before, after)
 
 
+OVERWRITTEN = """
+    block 0
+      data x: float32[2]
+      h: float32[2] = scale(X=x) {scale=2.0}
+      a: float32[2] = assign(X=h)
+      h = relu(X=x)
+      y: float32[2] = scale(X=a) {scale=3.0}
+      z: float32[2] = tanh(X=h)
+"""
+
+
+def test_what_a_pass_makes_reads_no_later_value():
+    before = parse(OVERWRITTEN)
+    before.roots = ("y", "z")
+    after = before.clone()
+    block = after.global_block()
+    block.remove(3)
+    with block.inserting_before(block.ops[3]):
+        fused = block.append_op("scale", {"X": "h"}, {"Out": "y"}, {"scale": 3.0})
+    verify(after)
+    with pytest.raises(VerifyError, match="scale reads the value of h that relu makes; before the pass") as caught:
+        verify_rewritten(before, after)
+    assert (caught.value.op, caught.value.names) == (fused, ("h",))
+    block.remove(fused)
+    with block.inserting_before(block.ops[2]):
+        block.append_op("scale", {"X": "h"}, {"Out": "y"}, {"scale": 3.0})
+    verify_rewritten(before, after)
+
+
+def test_operators_that_change_places_keep_their_values():
+    before = parse(OVERWRITTEN)
+    before.roots = ("y", "z")
+    after = before.clone()
+    block = after.global_block()
+    relu = block.ops[2]
+    block.remove(relu)
+    with block.inserting_before(block.ops[1]):
+        block.append_op("relu", {"X": "x"}, {"Out": "h"})
+    with pytest.raises(VerifyError, match="assign reads the value of h that relu makes; before"):
+        verify_rewritten(before, after)
+
+
+def test_a_result_may_be_computed_from_one_behind_it():
+    before = parse("""
+        block 0
+          data x: float32[2]
+          w: float32[2] = relu(X=x)
+          h: float32[2] = scale(X=w) {scale=2.0}
+          g: float32[2] = scale(X=h) {scale=4.0}
+          w = scale(X=h) {scale=2.0}
+    """)
+    before.roots = ("g", "w")
+    after = before.clone()
+    block = after.global_block()
+    block.remove(2)
+    block.append_op("elementwise_add", {"X": "w", "Y": "w"}, {"Out": "g"})
+    verify_rewritten(before, after)
+
+
+def test_a_value_that_a_pass_makes_anew_may_be_read():
+    before = parse(OVERWRITTEN)
+    before.roots = ("y", "z")
+    after = before.clone()
+    block = after.global_block()
+    block.remove(0)
+    with block.inserting_before(block.ops[0]):
+        block.append_op("elementwise_add", {"X": "x", "Y": "x"}, {"Out": "h"})
+    verify_rewritten(before, after)
+
+
 def test_the_error_shows_the_types_and_the_users_line():
     program = parse(SOUND)
     feed_what_does_not_fit(program.global_block())

@@ -9,6 +9,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Hashable, Iterator, Sequence
+from operator import eq
 
 from minigraph.errors import WrongTypeError
 from minigraph.ir.program import Program
@@ -123,12 +124,10 @@ def matching_lines(old: Lines, new: Lines) -> list[Pair]:
     stretches = [(0, len(old), 0, len(new))]  # a stack, the first stretch on top, so that pairs come out in order
     while stretches:
         a, a_end, b, b_end = stretches.pop()
-        while a < a_end and b < b_end and old[a] == new[b]:
-            pairs.append((a, b))
-            a, b = a + 1, b + 1
-        tail = 0
-        while a < a_end - tail and b < b_end - tail and old[a_end - tail - 1] == new[b_end - tail - 1]:
-            tail += 1
+        head = _equal(old[a:a_end], new[b:b_end])
+        pairs.extend(zip(range(a, a + head), range(b, b + head), strict=True))
+        a, b = a + head, b + head
+        tail = _equal(old[a:a_end][::-1], new[b:b_end][::-1])
         if tail:
             stretches.append((a_end - tail, a_end, b_end - tail, b_end))
             a_end, b_end = a_end - tail, b_end - tail
@@ -143,6 +142,12 @@ def matching_lines(old: Lines, new: Lines) -> list[Pair]:
         else:
             pairs.extend(_by_difflib(old, a, a_end, new, b, b_end))
     return pairs
+
+
+def _equal(a: Lines, b: Lines) -> int:
+    """Number of lines that are equal from the start."""
+    same = list(map(eq, a, b))
+    return same.index(False) if False in same else len(same)
 
 
 def _anchors(old: Lines, a: int, a_end: int, new: Lines, b: int, b_end: int) -> list[Pair]:

@@ -27,7 +27,7 @@ _PARTS: Final = re.compile(r"(?P<results>.* = |)(?P<type>[\w.]+)(?P<slots>\(.*?\
 
 
 class _Operator(Protocol):
-    """What is drawn of an operator."""
+    """An operator, as far as its drawing reads it."""
 
     role: Role
     site: Site | None
@@ -41,7 +41,7 @@ Line = tuple[str, _Operator | None]
 
 
 class _Block(Protocol):
-    """What is drawn of a block."""
+    """A block, as far as its drawing reads it."""
 
     @property
     def idx(self) -> int: ...

@@ -255,7 +255,7 @@ class Line:
     # Types and roles
 
     def tensor_type(self) -> TensorType | None:
-        """Such as ``float32[-1, 4]``; None for ``unknown``."""
+        """Read a type, such as ``float32[-1, 4]``; None for ``unknown``."""
         word = self.name("a type such as float32[-1, 4]")
         if word == "unknown":
             return None

@@ -118,13 +118,15 @@ def attr_text(attr: Attr, value: Any) -> str:
         return str(DType(value))
     if attr.type == "float":
         return _float32_text(value)
-    if attr.type == "list[float]":
+    if attr.type == "list[float]" and isinstance(value, list | tuple):
         return f"[{', '.join(map(_float32_text, value))}]"
     return value_text(list(value) if isinstance(value, tuple) else value)
 
 
 def _float32_text(value: float) -> str:
     """The text of a float attribute with the fewest digits: its value is a float32, to which parsing rounds again."""
+    if not hasattr(value, "__float__"):  # which the verifier refuses
+        return value_text(value)
     for digits in range(1, 10):
         short = float(f"{value:.{digits}g}")
         if ctypes.c_float(short).value == value:
@@ -133,7 +135,7 @@ def _float32_text(value: float) -> str:
 
 
 def role_text(role: Role) -> str:
-    """Such as ``'forward|loss'``; the number where a bit has no name."""
+    """Text of a role, such as ``'forward|loss'``; the number where a bit has no name."""
     parts = [part for part in Role if role & part]
     if sum(parts) != role:
         return str(int(role))

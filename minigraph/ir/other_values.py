@@ -1,0 +1,177 @@
+"""Find operators that read another value of a name than before a pass.
+
+A name may be written several times. Values are numbered by what computes them, in two programs alike: equal operators
+on equal values make equal values, and a copy is the value itself.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from functools import reduce
+from operator import or_
+from typing import Any, NamedTuple
+
+from minigraph.ir.block import Block
+from minigraph.ir.operator import Operator
+
+
+class OtherValue(NamedTuple):
+    """An operator that reads a name when it means another value than it should."""
+
+    op: Operator
+    name: str
+    writer: Operator | None
+    """The operator that makes the value that is read; None if it comes from outside of the block."""
+
+
+def other_value_read(before: Block, after: Block) -> OtherValue | None:
+    """Find an operator of `after` that reads another value of a name than what it takes the place of in `before`.
+
+    A new operator makes results that `before` has, too. There they depend on a value of the name, but not on the one
+    that the operator reads.
+    """
+    again = _written_again(before)
+    if not again or _uses(before, again) == _uses(after, again):
+        return None
+    numbers: dict[Any, int] = {}
+    old, new = _Numbered(before, numbers), _Numbered(after, numbers)
+    asked: dict[Operator, dict[str, int]] = {}
+    for op in after.ops:
+        if new.call[op] not in old.calls:
+            asked[op] = {name: value for name, value in new.read[op].items() if value in old.values.get(name, ())}
+    bits, count = dict[str, dict[int, int]](), 0
+    for name in dict.fromkeys([name for read in asked.values() for name in read if len(old.values[name]) > 1]):
+        bits[name] = {value: 1 << (count + i) for i, value in enumerate(old.values[name])}
+        count += len(bits[name])
+    below = _below(old, bits)
+    for op, read in asked.items():
+        makers = [maker for name in _results(op, new, old) for maker in old.makers[name]]
+        if any(old.calls[old.call[each]] > 1 for each in makers):
+            continue  # which of two equal operators this one takes the place of cannot be told
+        seen = reduce(or_, [below[each] for each in makers if old.call[each] not in new.calls], 0)
+        for name, value in read.items():
+            others = bits.get(name, {})
+            is_other = any(seen & bit for bit in others.values()) and not seen & others[value]
+            # A new operator may compute a result from another one that stood behind it.
+            writer = old.writer.get((name, value))
+            is_behind = writer is not None and not any(old.place[writer] < old.place[each] for each in makers)
+            if is_behind and not any(_are_alike(op, each) for each in makers):
+                continue
+            if is_other and _order(old, name) == _order(new, name):
+                return OtherValue(op, name, new.writer.get((name, value)))
+    return None
+
+
+class _Numbered:
+    """The values that the operators of a block read and make."""
+
+    def __init__(self, block: Block, numbers: dict[Any, int]) -> None:
+        self.read: dict[Operator, dict[str, int]] = {}
+        self.made: dict[Operator, dict[str, int]] = {}
+        self.call: dict[Operator, int] = {}
+        """Operators with the numbers of what they compute."""
+        self.writer: dict[tuple[str, int], Operator] = {}
+        self.makers: defaultdict[str, list[Operator]] = defaultdict(list)
+        self.readers: defaultdict[tuple[str, int], list[Operator]] = defaultdict(list)
+        self.place = {op: number for number, op in enumerate(block.ops)}
+        now: dict[str, int] = {}
+        outside: dict[str, int] = {}
+        for op in block.ops:
+            read = self.read[op] = {}
+            for name in op.input_arg_names:
+                value = now.get(name)
+                if value is None:
+                    value = outside[name] = _number(numbers, name)
+                read[name] = value
+                self.readers[name, value].append(op)
+            call = self.call[op] = _call(op, read, numbers)
+            is_copy = op.type == "assign"
+            made = self.made[op] = {}
+            for place, name in enumerate(op.output_arg_names):
+                value = made[name] = read[op.inputs["X"][0]] if is_copy else _number(numbers, (call, place))
+                self.writer.setdefault((name, value), op)
+                self.makers[name].append(op)
+            now.update(made)
+        self.calls = Counter(self.call.values())
+        self.values: dict[str, dict[int, None]] = {}
+        """Names that are written, with their values."""
+        for name, ops in self.makers.items():
+            first = [outside[name]] if name in outside else []
+            self.values[name] = dict.fromkeys([*first, *(self.made[op][name] for op in ops)])
+
+
+def _are_alike(op: Operator, other: Operator) -> bool:
+    return (op.type, op.inputs, op.outputs) == (other.type, other.inputs, other.outputs)
+
+
+def _order(block: _Numbered, name: str) -> list[int]:
+    """Return the values of a name in the order in which they are written, each time anew.
+
+    A pass that has changed them may have made, from other operators, a value that the name had elsewhere.
+    """
+    return [block.made[op][name] for op in block.makers[name]]
+
+
+def _written_again(block: Block) -> set[str]:
+    """Return the names that have several values."""
+    seen, found = set[str](), set[str]()
+    for op in block.ops:
+        seen.update(op.input_arg_names)
+        names = op.output_arg_names
+        found.update(seen.intersection(names))
+        seen.update(names)
+    return found
+
+
+def _uses(block: Block, names: set[str]) -> list[Any]:
+    """Return what uses these names, in order."""
+    return [
+        (op.type, op.inputs, op.outputs)
+        for op in block.ops
+        if not (names.isdisjoint(op.input_arg_names) and names.isdisjoint(op.output_arg_names))
+    ]
+
+
+def _number(numbers: dict[Any, int], what: Any) -> int:
+    return numbers.setdefault(what, len(numbers))
+
+
+def _call(op: Operator, read: dict[str, int], numbers: dict[Any, int]) -> int:
+    """Return the number of what an operator computes."""
+    key: tuple[Any, ...] = (
+        op.type, tuple([(slot, tuple([read.get(name) for name in names])) for slot, names in op.inputs.items()]),
+        tuple([(slot, len(names)) for slot, names in op.outputs.items()]), repr(dict(op.attrs)) if op.attrs else "",
+    )  # fmt: skip
+    if op.definition.has_hidden_names:
+        key = (*key, tuple(read.items()))
+    return _number(numbers, key)
+
+
+def _below(block: _Numbered, bits: dict[str, dict[int, int]]) -> dict[Operator, int]:
+    """Return for each operator the bits of the values on which its results depend."""
+    found: dict[Operator, int] = {}
+    for op, read in block.read.items():
+        seen = 0
+        for name, value in read.items():
+            if name in bits:
+                seen |= bits[name].get(value, 0)
+            maker = block.writer.get((name, value))
+            if maker is not None:
+                seen |= found.get(maker, 0)
+        found[op] = seen
+    return found
+
+
+def _results(op: Operator, new: _Numbered, old: _Numbered) -> set[str]:
+    """Return the names that an operator writes and the other block has; else those of its nearest readers."""
+    found: set[str] = set()
+    pending, seen = [op], {op}
+    while pending:
+        each = pending.pop()
+        known = [name for name in each.output_arg_names if name in old.makers]
+        found.update(known)
+        for name in () if known else each.output_arg_names:
+            readers = [reader for reader in new.readers.get((name, new.made[each][name]), ()) if reader not in seen]
+            pending += readers
+            seen.update(readers)
+    return found
