@@ -10,6 +10,7 @@ import minigraph.kernels.array
 import minigraph.kernels.averaging
 import minigraph.kernels.bilinear
 import minigraph.kernels.class_numbers
+import minigraph.kernels.click_through
 import minigraph.kernels.clip
 import minigraph.kernels.clip_to_keep
 import minigraph.kernels.collective
@@ -20,6 +21,7 @@ import minigraph.kernels.crf
 import minigraph.kernels.ctc
 import minigraph.kernels.cuda
 import minigraph.kernels.decoding
+import minigraph.kernels.deformable
 import minigraph.kernels.diagonal
 import minigraph.kernels.elementwise
 import minigraph.kernels.elementwise_losses
@@ -38,6 +40,7 @@ import minigraph.kernels.metric
 import minigraph.kernels.norm
 import minigraph.kernels.normalization
 import minigraph.kernels.optimizer
+import minigraph.kernels.parts
 import minigraph.kernels.pool
 import minigraph.kernels.printing
 import minigraph.kernels.products

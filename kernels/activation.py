@@ -312,7 +312,7 @@ def logsigmoid_grad(xp, x, d_out, *, out=None):
 def softsign(xp, x, *, out=None):
     result = x / (1 + xp.absolute(x))
     # inf / inf would be NaN.
-    xp.copyto(result, xp.sign(x), where=xp.isinf(x))
+    xp.copyto(result, xp.sign(x), where=xp.absolute(x) == math.inf)
     return deliver(xp, result, out)
 
 

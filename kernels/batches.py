@@ -10,7 +10,7 @@ from minigraph.errors import ExecutionError
 
 
 class Batch:
-    """Where the steps of sequences are: in a tensor [batch, time, ...] with `length`, or in rows with `levels`.
+    """Steps of sequences: in a tensor [batch, time, ...] with `length`, or in rows with `levels`.
 
     `present`, bool[batch, time], says whether a sequence still lasts.
     """

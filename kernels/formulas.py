@@ -8,7 +8,7 @@ of operands. ``T(...)`` is a number in the type of the elements, a comparison wi
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from minigraph.kernels.activation import LOWEST_EXPONENT
@@ -19,9 +19,9 @@ from minigraph.support.fused_calls import FusedCall, literal
 OF_ONE = frozenset({
     "abs", "abs_grad", "assign", "ceil", "clip", "clip_grad", "elu", "elu_grad", "exp", "exp_grad", "floor",
     "hard_sigmoid", "hard_sigmoid_grad", "leaky_relu", "leaky_relu_grad", "log", "log_grad", "logsigmoid",
-    "logsigmoid_grad", "reciprocal", "reciprocal_grad", "relu", "relu6", "relu6_grad", "relu_grad", "rsqrt_grad",
-    "scale", "sigmoid", "sigmoid_grad", "softplus", "softplus_grad", "softsign_grad", "sqrt", "sqrt_grad", "square",
-    "square_grad", "tanh", "tanh_grad",
+    "logsigmoid_grad", "reciprocal", "reciprocal_grad", "relu", "relu6", "relu6_grad", "relu_grad", "rsqrt",
+    "rsqrt_grad", "scale", "sigmoid", "sigmoid_grad", "softplus", "softplus_grad", "softsign", "softsign_grad", "sqrt",
+    "sqrt_grad", "square", "square_grad", "swish", "swish_grad", "tanh", "tanh_grad",
 })  # fmt: skip
 """Operators that have one operand, and their gradients."""
 
@@ -31,11 +31,24 @@ OF_TWO = frozenset({
 
 _GRADIENTS_OF_TWO = frozenset({
     "elementwise_div_grad", "elementwise_max_grad", "elementwise_min_grad", "elementwise_mul_grad",
+    "elementwise_sub_grad",
 })  # fmt: skip
 """Their formulas hold as long as nothing was broadcast to where a gradient is wanted."""
 
-TYPES = OF_ONE | OF_TWO | _GRADIENTS_OF_TWO | {"sum"}
+_WHERE: dict[str, Callable[[Mapping[str, Any]], bool]] = {
+    "gelu": lambda attrs: attrs["approximate"],  # otherwise it takes an error function
+    "sigmoid_cross_entropy_with_logits": lambda attrs: not attrs["normalize"],  # by a count of all labels
+}
+_WHERE |= {f"{type}_grad": has_one for type, has_one in _WHERE.items()}
+"""Operators that have formulas for some attributes only."""
+
+TYPES = OF_ONE | OF_TWO | _GRADIENTS_OF_TWO | _WHERE.keys() | {"sum"}
 """Operators that have formulas."""
+
+
+def has_formula(type: str, attrs: Mapping[str, Any]) -> bool:
+    """Whether an operator has a formula, with these attributes."""
+    return type in TYPES and (type not in _WHERE or _WHERE[type](attrs))
 
 
 def written(call: FusedCall, values: Mapping[str, str]) -> tuple[str, ...]:
@@ -61,7 +74,7 @@ class _Element:
 class _Text(Traced):
     """An expression where a kernel expects an array of a floating type."""
 
-    dtype, shape = _Element, ()
+    dtype, shape, ndim = _Element, (), 0
 
     def __init__(self, value: str) -> None:
         self.value = value
@@ -87,7 +100,7 @@ class _Truth(_Text):
 
 _TRUTHS = {
     "greater": "({} > {})", "greater_equal": "({} >= {})", "less": "({} < {})", "less_equal": "({} <= {})",
-    "bitwise_and": "({} & {})",
+    "bitwise_and": "({} & {})", "equal": "({} == {})", "not_equal": "({} != {})",
 }  # fmt: skip
 
 _WRITTEN = _TRUTHS | {

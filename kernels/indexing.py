@@ -12,7 +12,7 @@ import numpy as np
 
 from minigraph.errors import ExecutionError
 from minigraph.kernels.buffers import deliver, shaped, unshared
-from minigraph.kernels.registry import kernel
+from minigraph.kernels.registry import kernel, specialize
 from minigraph.kernels.reshaping import numbers_from
 from minigraph.kernels.tensor import copied, number_in
 from minigraph.support.slice_rules import span, strided_span
@@ -20,7 +20,7 @@ from minigraph.types import as_dtype
 
 
 def _taken(x, axes, parts) -> tuple[slice, ...]:
-    index = [slice(None)] * x.ndim
+    index = [slice(None)] * len(x.shape)
     for axis, part in zip(axes, parts, strict=True):
         index[axis] = part
     return tuple(index)
@@ -78,6 +78,27 @@ def slice_grad(
     return _spread(xp, x, index, d_out)
 
 
+@specialize("slice")
+def _planned_slice(
+    xp, x, starts_tensor, ends_tensor, starts_list, ends_list, *, axes, starts, ends, infer_flags, decrease_axis
+):  # fmt: skip
+    """Offer the index, worked out beforehand."""
+    if not (starts_tensor is ends_tensor is None) or starts_list or ends_list:
+        return None
+    index = _spans(x, None, None, None, None, axes, starts, ends, infer_flags)
+    return lambda x, *_: _decreased(x[index], decrease_axis) if decrease_axis else x[index]
+
+
+@specialize("slice_grad")
+def _planned_slice_grad(
+    xp, x, starts_tensor, ends_tensor, starts_list, ends_list, d_out, *, axes, starts, ends, infer_flags
+):  # fmt: skip
+    if not (starts_tensor is ends_tensor is None) or starts_list or ends_list:
+        return None
+    index = _spans(x, None, None, None, None, axes, starts, ends, infer_flags)
+    return lambda x, _starts, _ends, _starts_list, _ends_list, d_out: _spread(xp, x, index, d_out)
+
+
 @kernel("strided_slice", view="x")
 def strided_slice(
     xp, x, starts_tensor, ends_tensor, strides_tensor, starts_list, ends_list, strides_list,
@@ -117,8 +138,14 @@ def added_rows(xp, like, numbers, rows) -> Any:
     """Zeros like `like`, with ``rows[i]`` added to row ``numbers[i]``, in linear time."""
     # CuPy adds few types of integers; modulo 2**64 all are added alike.
     wide = np.uint64 if like.dtype.kind in "iu" else np.float32 if like.dtype == np.float16 else like.dtype
-    total = xp.zeros(like.shape, wide)
-    xp.add.at(total, numbers, rows.astype(wide, copy=False))
+    total, rows = xp.zeros(like.shape, wide), rows.astype(wide, copy=False)
+    width = math.prod(like.shape[1:])
+    if xp is np and width > 1:
+        # By element, which NumPy adds to a vector at several times the speed of rows, in the same order.
+        places = numbers.astype(np.intp).reshape(-1, 1) * width + np.arange(width)
+        np.add.at(total.reshape(-1), places.reshape(-1), rows.reshape(-1))
+    else:
+        xp.add.at(total, numbers, rows)
     return total.astype(like.dtype, copy=False)
 
 

@@ -21,6 +21,8 @@ def _dot(xp, a, b, out=None) -> Any:
 
 
 def _as_matrix(x, num_col_dims) -> Any:
+    if x.ndim == 2 and num_col_dims == 1:
+        return x
     return x.reshape(math.prod(x.shape[:num_col_dims]), math.prod(x.shape[num_col_dims:]))
 
 
@@ -155,7 +157,8 @@ def _operand_gradient(xp, left, right, operand, transposed, out) -> Any:
     return product.reshape(operand.shape) if out is None else out
 
 
-def _bare_dot(xp) -> Any:
+def bare_dot(xp) -> Any:
+    """The product of two matrices as a function of these and an optional ``out``."""
     return np.dot if xp is np else partial(gemm.dot, xp)
 
 
@@ -164,7 +167,7 @@ def _quicker_mul(xp, x, y, *, x_num_col_dims, y_num_col_dims):
     """The array module's own product, if Y is a matrix."""
     if len(y.shape) != 2 or x.dtype == np.float16:
         return None
-    dot = _bare_dot(xp)
+    dot = bare_dot(xp)
     if len(x.shape) == 2:
         return dot
     rows, shape = (-1, y.shape[0]), (*x.shape[:x_num_col_dims], y.shape[1])
@@ -182,7 +185,7 @@ def _quicker_mul(xp, x, y, *, x_num_col_dims, y_num_col_dims):
 def _quicker_matmul(xp, x, y, *, transpose_X, transpose_Y, alpha):
     if not len(x.shape) == len(y.shape) == 2 or x.dtype == np.float16 or alpha != 1:
         return None
-    dot = _bare_dot(xp)
+    dot = bare_dot(xp)
     if not transpose_X and not transpose_Y:
         return dot
     return lambda x, y, out=None: dot(x.T if transpose_X else x, y.T if transpose_Y else y, out=out)
@@ -192,7 +195,7 @@ def _quicker_matmul(xp, x, y, *, transpose_X, transpose_Y, alpha):
 def _quicker_mul_grad(xp, x, y, d_out, *, x_num_col_dims, y_num_col_dims, wanted):
     if len(y.shape) != 2 or x.dtype == np.float16:
         return None
-    dot, (wants_x, wants_y) = _bare_dot(xp), wanted
+    dot, (wants_x, wants_y) = bare_dot(xp), wanted
 
     def grad(x, y, d_out, out=(None, None)):
         d_y = dot(x.T, d_out, out[1]) if wants_y else None

@@ -9,6 +9,7 @@ import numpy as np
 from minigraph.errors import ExecutionError
 from minigraph.kernels.partial_sort import largest
 from minigraph.kernels.registry import kernel
+from minigraph.kernels.upcast import widen
 
 
 @kernel("top_k")
@@ -63,10 +64,10 @@ def top_k_grad(xp, x, indices, d_out):
 
 @kernel("auc")
 def auc(xp, predict, label, positives, negatives, *, num_thresholds, slide_steps):
-    score, is_positive = predict[:, -1], label.reshape(-1) > 0
+    score, is_positive = widen(predict[:, -1]), label.reshape(-1) > 0
     if not ((score >= 0) & (score <= 1)).all():
         raise ExecutionError("the probabilities in Predict must be in [0, 1]")
-    # In the type of the scores, as in fluid: a wider product would put some scores into another bucket.
+    # In float32 for scores of float32, as in fluid: a wider product would put some into another bucket.
     bucket = (score * score.dtype.type(num_thresholds)).astype(np.int64)
     counts = [
         xp.bincount(bucket[chosen], minlength=num_thresholds + 1).astype(np.int64)

@@ -9,6 +9,7 @@ is another one. Keyword parameters with a meaning of their own, each optional:
 - ``out``: a buffer (a tuple of them for several outputs) to write into and return. It may be one of the inputs. When
   it is None the kernel allocates.
 - ``rng``: the place's random generator, for operators that draw random numbers.
+- ``over``: the vector that the only list came joined to, to write the results over; None where they are new arrays.
 - ``wanted``: which outputs of a gradient kernel are asked for, in slot order; return None for the others.
 """
 
@@ -20,7 +21,7 @@ from typing import Any
 
 from minigraph.support.signatures import parameter_names
 
-SPECIAL_PARAMETERS = frozenset({"out", "rng", "wanted"})
+SPECIAL_PARAMETERS = frozenset({"out", "over", "rng", "wanted"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,9 +71,10 @@ def kernel(
         list too, and each of it may share the memory of its counterpart.
     rows : bool
         For selected rows.
-    joins : {'all', 'short'}, optional
+    joins : {'all', 'over', 'short'}, optional
         Lists of arrays that are neighbours in memory may come as one vector: 'all' of every list that has one array for
-        each output, and of the outputs too, or runs of 'short' ones, see `minigraph.kernels.norm.short_joined`.
+        each output, and of the outputs too, 'over' of the only list, which the results are written over, or runs of
+        'short' ones, see `minigraph.kernels.norm.short_joined`.
     """
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:

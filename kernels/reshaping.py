@@ -23,7 +23,7 @@ def numbers_from(parts, vector, numbers) -> list[int]:
     """Numbers given by `parts`, a list of tensors, or else by the tensor `vector`, or else by an attribute."""
     if parts:
         return [number_in(part) for part in parts]
-    return list(numbers) if vector is None else vector.tolist()
+    return list(numbers) if vector is None else vector.reshape(-1).tolist()
 
 
 @kernel("unsqueeze2", view="x")

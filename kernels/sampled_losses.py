@@ -181,7 +181,7 @@ def sample_logits(
 
 
 def _distinct(generator, count, classes) -> tuple[np.ndarray, int]:
-    """So many distinct classes, log-uniform, and the number of draws that it took."""
+    """Draw `count` distinct classes, log-uniform; returns them and the number of draws that it took."""
     if count > classes:
         raise ExecutionError(f"num_samples must be at most the number of classes, {classes}, got {count}")
     found: dict[int, None] = {}

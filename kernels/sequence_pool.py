@@ -29,7 +29,7 @@ def sequence_pool(xp, x, levels, *, pooltype, pad_value):
 
 
 def _factors(xp, pooltype, offsets, x):
-    """What the sum of each sequence is multiplied by, along its first dimension."""
+    """Factor of the sum of each sequence, along its first dimension."""
     lengths = np.maximum(np.diff(offsets), 1).astype(x.dtype)
     factors = 1 / (np.sqrt(lengths) if pooltype == "SQRT" else lengths)
     return xp.asarray(factors.reshape(-1, *[1] * (x.ndim - 1)))

@@ -1,4 +1,4 @@
-"""Where the rows of sequences lie, from the offsets of a level: one int64 array that begins with 0.
+"""Positions of the rows of sequences, from the offsets of a level: one int64 array that begins with 0.
 
 All is vectorised over the sequences, and linear in the rows.
 """
@@ -17,7 +17,7 @@ def lengths_of(offsets) -> np.ndarray:
 
 
 def offsets_of(lengths) -> np.ndarray:
-    """Where each sequence begins, and where the last one ends."""
+    """Begin of each sequence, and end of the last one."""
     offsets = np.zeros(len(lengths) + 1, np.int64)
     np.cumsum(lengths, out=offsets[1:])
     return offsets
@@ -40,6 +40,11 @@ def rank_of(lengths) -> np.ndarray:
     return np.argsort(-np.asarray(lengths), kind="stable")
 
 
+def alive_at(lengths, longest) -> np.ndarray:
+    """How many sequences have a row at each of `longest` steps."""
+    return len(lengths) - np.searchsorted(np.sort(lengths), np.arange(longest), side="right")
+
+
 @dataclass(frozen=True)
 class Steps:
     """Sequences by time: the first row of each, then the second of each, and so on, longest sequence first.
@@ -59,7 +64,7 @@ class Steps:
         lengths = np.diff(offsets)
         ranked = rank_of(lengths)
         longest = int(lengths.max(initial=0))
-        alive = len(lengths) - np.searchsorted(np.sort(lengths), np.arange(longest), side="right")
+        alive = alive_at(lengths, longest)
         starts = offsets_of(alive)
         sequences = ranked[ranges(np.zeros(longest, np.int64), alive)]
         times = np.repeat(np.arange(longest), alive)

@@ -40,6 +40,8 @@ def sequence_expand(xp, x, y, x_lod, y_lod, *, ref_level):
 
 @kernel("sequence_expand_grad")
 def sequence_expand_grad(xp, x, y, d_out, x_lod, y_lod, *, ref_level):
+    if not x_lod:
+        return reduced(xp, xp.add, d_out, y_lod[ref_level], 0)
     rows, _ = _expansion(x, x_lod, y_lod[ref_level])
     return _added_up(xp, d_out, rows, x)
 

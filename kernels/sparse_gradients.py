@@ -110,7 +110,7 @@ def clip_rows_by_axis_norm(xp, x, threshold, *, axes, max_norm, p):
 def clip_rows_by_global_norm(xp, xs, clip_norm, *, p=2.0, strict=False):
     xs = [merged(xp, x) if isinstance(x, SparseRows) else x for x in xs]
     clipped, norm = clips.clip_by_global_norm(xp, values_of(xp, xs), clip_norm, p=p, strict=strict)
-    return _like(xs, clipped), norm
+    return with_values(xs, clipped), norm
 
 
 @kernel("adaptive_clip", rows=True)
@@ -126,10 +126,10 @@ def clip_rows_adaptively(xp, x, param, *, axes, clipping, eps):
 def guard_rows(xp, xs, skipped, *, policy, params):
     xs = [merged(xp, x) if isinstance(x, SparseRows) else x for x in xs]
     passed, found, count = training_checks.guard_nonfinite(xp, values_of(xp, xs), skipped, policy=policy, params=params)
-    return _like(xs, passed), found, count
+    return with_values(xs, passed), found, count
 
 
-def _like(xs, values) -> list[Any]:
+def with_values(xs, values) -> list[Any]:
     """`values`, as selected rows where `xs` are."""
     return [x.with_value(v) if isinstance(x, SparseRows) else v for x, v in zip(xs, values, strict=True)]
 

@@ -38,9 +38,9 @@ def number_in(tensor) -> Any:
 
 
 def given_shape(shape, shape_tensor, shape_tensor_list) -> tuple[int, ...]:
-    """The shape that a vector, or else a list of numbers, or else an attribute asks for."""
+    """The shape that the elements of a tensor, or else a list of numbers, or else an attribute ask for."""
     if shape_tensor is not None:
-        dims = tuple(shape_tensor.tolist())
+        dims = tuple(shape_tensor.reshape(-1).tolist())
     elif shape_tensor_list:
         dims = tuple(map(number_in, shape_tensor_list))
     else:

@@ -124,10 +124,11 @@ def _gradients(x: Any, filter: Any, wanted: Any, attrs: dict[str, Any]) -> Calla
     layout = "int64[::1], int64, int64, int64, int64[::1]"
     loop = _LOOPS.compiled(
         "depthwise_grad",
-        f"void({images}, {matrix}, {images}, {layout}, {vector}, {vector}, {vector}, {images}, float64[:, ::1], "
-        "boolean, boolean, int64, int64)",
+        f"void({images}, {matrix}, {images}, {layout}, int64[::1], {vector}, {vector}, {vector}, {images}, "
+        "float64[:, ::1], boolean, boolean, int64, int64)",
     )
-    reach = int(frame.offsets.max())
+    reach = int(frame.offsets[-1])
+    mirrored = reach - frame.offsets
 
     def gradients(x: Any, filter: Any, bias: Any, d_out: Any) -> Any:
         d_x = np.empty(x.shape, x.dtype) if wanted[0] else x
@@ -135,7 +136,7 @@ def _gradients(x: Any, filter: Any, wanted: Any, attrs: dict[str, Any]) -> Calla
         d_weights = np.zeros(weights.shape)
         run_together([
             partial(
-                loop, x, weights, d_out, *frame.layout, frame.zeros(x.dtype), frame.zeros(x.dtype),
+                loop, x, weights, d_out, *frame.layout, mirrored, frame.zeros(x.dtype), frame.zeros(x.dtype),
                 frame.zeros(x.dtype, reach), d_x, d_weights, wanted[0], wanted[1], *edges,
             )
             for edges in row_pieces(x.shape[1], d_out.size // x.shape[1])
@@ -205,11 +206,13 @@ def _windows(x: Any, filter: Any, attrs: dict[str, Any]) -> tuple[_Windows, tupl
     kind = numba_name(x.dtype)
     if kind is None or len(x.shape) != 4 or x.dtype != filter.dtype or 0 in (*x.shape, *filter.shape):
         return None
+    if attrs["data_format"] == CHANNELS_LAST:
+        return None
     laid = height, width = _lay(x, filter, attrs)
     # Windows of one element are a matrix without a loop.
     is_apt = has_few_places(np, laid, x.shape[0]) and not has_long_rows(np, laid, x.shape[0])
     is_apt = is_apt and height.size * width.size > 1
-    if not is_apt or 0 in (height.count, width.count) or attrs["data_format"] == CHANNELS_LAST or not is_worth_it(x):
+    if not is_apt or 0 in (height.count, width.count) or not is_worth_it(x):
         return None
     return _Windows(kind, x.shape, laid), (x.shape[0], filter.shape[0], height.count, width.count)
 

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from math import prod
+from types import CodeType
 from typing import Any
 
 import numpy as np
 
-from minigraph.kernels.formulas import written
+from minigraph.kernels.formulas import has_formula, written
 from minigraph.kernels.fused import RESULTS, ArrayType, Layout, delivered
 from minigraph.kernels.jit import offers
 from minigraph.kernels.jit.compiling import Loops, compiled
@@ -96,6 +97,8 @@ def _offer_one(type: str) -> Callable[..., Any]:
         names = tuple(f"x{i}" for i in range(len(operands)))
         if any(x.shape != operands[0].shape or x.dtype != operands[0].dtype for x in operands):
             return None
+        if not has_formula(type, attrs):
+            return None
         group = _group(operands, (str(FusedCall(type, names, ("y0",), attrs)),), _WORK * offers.LEAST // 2)
         if group is None:
             return None
@@ -104,7 +107,12 @@ def _offer_one(type: str) -> Callable[..., Any]:
     return offer
 
 
-for _type in ("leaky_relu_grad", "relu_grad", "sigmoid", "sigmoid_grad", "sqrt_grad", "square_grad", "tanh_grad"):
+for _type in (
+    "gelu", "gelu_grad", "leaky_relu_grad", "logsigmoid", "logsigmoid_grad", "relu_grad", "rsqrt", "rsqrt_grad",
+    "sigmoid", "sigmoid_cross_entropy_with_logits", "sigmoid_cross_entropy_with_logits_grad", "sigmoid_grad",
+    "softplus", "softplus_grad", "softsign", "softsign_grad", "sqrt_grad", "square_grad", "swish", "swish_grad",
+    "tanh_grad",
+):  # fmt: skip
     specialize(_type, jit=True)(_offer_one(_type))
 
 
@@ -188,16 +196,18 @@ class _Nest:
         Arrays that the loop refuses, and results that overwrite operands, are left to `careful`.
         """
         inputs, layout = [f"x{i}" for i in range(len(shapes))], self.layout
-        operands = [
-            name if tuple(shapes[int(name[1:])]) == shape else f"{name}.reshape({shape})"
-            for (name, _), shape in zip(layout.views.values(), self._shapes, strict=True)
-        ]
-        results = [y if layout.flat == layout.shape else f"{y}.reshape({layout.flat})" for y in self.results]
+        # Shapes have names, so that groups of all sizes share the code.
+        names: dict[str, Any] = {"shape": layout.shape, "flat": layout.flat, "empty": np.empty, "dtype": layout.dtype}
+        operands = []
+        for number, ((name, _), shape) in enumerate(zip(layout.views.values(), self._shapes, strict=True)):
+            names[f"shape_{number}"] = shape
+            operands.append(name if tuple(shapes[int(name[1:])]) == shape else f"{name}.reshape(shape_{number})")
+        results = [y if layout.flat == layout.shape else f"{y}.reshape(flat)" for y in self.results]
         lines = ["def run(xs, out=None):", f"    {', '.join(inputs)}, = xs", "    if out is None:"]
-        lines += [f"        {y} = empty({layout.shape}, dtype)" for y in self.results]
+        lines += [f"        {y} = empty(shape, dtype)" for y in self.results]
         lines += ["    else:", f"        {', '.join(f'y{i}' for i in range(RESULTS))} = out"]
         for y in self.results:
-            lines += [f"        if {y} is None:", f"            {y} = empty({layout.shape}, dtype)"]
+            lines += [f"        if {y} is None:", f"            {y} = empty(shape, dtype)"]
             overlaps = " or ".join(f"{y} is {x}" for x in inputs)
             lines += [
                 f"        elif not {y}.flags.c_contiguous or {overlaps}:",
@@ -206,9 +216,9 @@ class _Nest:
         lines += ["    try:", f"        loop({', '.join([*operands, *results])})"]
         lines += ["    except TypeError:", "        return careful(xs, out=out)"]
         lines.append(f"    return {', '.join(f'y{i}' if f'y{i}' in self.results else 'None' for i in range(RESULTS))}")
-        namespace: dict[str, Any] = {"loop": loop, "careful": careful, "empty": np.empty, "dtype": layout.dtype}
-        exec("\n".join(lines), namespace)
-        run: Callable[..., Any] = namespace["run"]
+        names |= {"loop": loop, "careful": careful}
+        exec(_code("\n".join(lines)), names)
+        run: Callable[..., Any] = names["run"]
         return run
 
     def signature(self, kind: str) -> str:
@@ -225,6 +235,11 @@ class _Nest:
         """`arrays` for a part of the outermost loop."""
         is_cut = [0 in own for own in self.own.values()] + [True] * len(self.results)
         return [array[start:end] if cut else array for array, cut in zip(arrays, is_cut, strict=True)]
+
+
+@lru_cache(512)
+def _code(source: str) -> CodeType:
+    return compile(source, "<minigraph group>", "exec")
 
 
 def _statements(calls: Sequence[FusedCall], values: dict[str, str]) -> list[str]:

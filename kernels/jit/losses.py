@@ -122,17 +122,22 @@ def softmax_with_cross_entropy(xp, logits, label, *, soft_label, ignore_index, a
 
 @offer("softmax_with_cross_entropy_grad")
 def softmax_with_cross_entropy_grad(xp, probabilities, label, d_loss, *, soft_label, ignore_index, axis):
-    loop = None
-    if not soft_label:
-        loop = _loop("softmax_with_cross_entropy_grad", probabilities, axis, "mlvim", d_loss, label=label)
+    if soft_label:
+        return None
+    return _gradient("softmax_with_cross_entropy_grad", probabilities, label, d_loss, ignore_index, axis)
+
+
+def _gradient(name: str, x: Any, label: Any, d_loss: Any, ignore_index: int, axis: int) -> Callable[..., Any] | None:
+    """The function of a loop that computes the gradient of X, or of logits of the probabilities X, from labels."""
+    loop = _loop(name, x, axis, "mlvim", d_loss, label=label)
     if loop is None:
         return None
 
-    def rows(probabilities, label, d_loss, out=None):
-        d_x = _made(out, probabilities.shape, probabilities.dtype)
-        y_rows, d_rows = _rows(probabilities, d_x)
+    def rows(x, label, d_loss, out=None):
+        d_x = _made(out, x.shape, x.dtype)
+        x_rows, d_rows = _rows(x, d_x)
         label_flat, d_flat = vectors(label, d_loss)
-        _check(loop(y_rows, label_flat, d_flat, ignore_index, d_rows))
+        _check(loop(x_rows, label_flat, d_flat, ignore_index, d_rows))
         return d_x
 
     return rows
@@ -216,15 +221,4 @@ def cross_entropy_grad2(xp, match, label, x_shape, d_loss, *, ignore_index):
 
 @offer("cross_entropy_grad")
 def cross_entropy_grad(xp, x, label, d_loss, *, soft_label, ignore_index):
-    loop = None if soft_label else _loop("cross_entropy_grad", x, -1, "mlvim", d_loss, label=label)
-    if loop is None:
-        return None
-
-    def rows(x, label, d_loss, out=None):
-        d_x = _made(out, x.shape, x.dtype)
-        x_rows, d_rows = _rows(x, d_x)
-        label_flat, d_flat = vectors(label, d_loss)
-        _check(loop(x_rows, label_flat, d_flat, ignore_index, d_rows))
-        return d_x
-
-    return rows
+    return None if soft_label else _gradient("cross_entropy_grad", x, label, d_loss, ignore_index, -1)

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from minigraph.kernels.formulas import TYPES
+from minigraph.kernels.formulas import TYPES, has_formula
 from minigraph.kernels.fused import RESULTS
 from minigraph.kernels.jit.products import dot, dots
 from minigraph.kernels.jit.products import matmul as batched
@@ -36,6 +36,8 @@ def _by_kernel(type: str) -> Callable[..., Any]:
         arrays = [x for entry in inputs for x in (entry if isinstance(entry, list) else [entry]) if x is not None]
         if {x.dtype for x in arrays} not in [{each} for each in _FLOATS] or any(x.is_transposed for x in arrays):
             raise UnsupportedError("not of one type and order")
+        if type in TYPES and not has_formula(type, attrs):
+            raise UnsupportedError("no formula")
         return kernel.function(recording.module, *inputs, **attrs)
 
     return offer

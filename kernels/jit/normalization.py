@@ -21,8 +21,8 @@ _LOOPS = Loops("normalization")
 
 
 def _kind(x: Any, begin: int, *vectors_of_rows: Any) -> str | None:
-    """The name of the type, if all that a loop takes is there and of it, and large enough."""
-    if any(each is None or each.dtype != x.dtype for each in vectors_of_rows):
+    """The name of the type, if all that a loop takes is of it, and large enough."""
+    if any(each is not None and each.dtype != x.dtype for each in vectors_of_rows):
         return None
     fits = prod(x.shape) >= offers.LEAST and 0 not in x.shape and 0 < begin < len(x.shape)
     fits = fits and prod(x.shape[begin:]) > FEW_TO_A_MEAN
@@ -45,6 +45,7 @@ def layer_norm(xp, x, scale, bias, *, epsilon, begin_norm_axis):
     matrix, vector = f"{kind}[:, ::1]", f"{kind}[::1]"
     loop = _LOOPS.compiled("layer_norm", f"void({matrix}, {vector}, {vector}, float64, {matrix}, {vector}, {vector})")
     rows = prod(x.shape[:begin_norm_axis])
+    ones, zeros = (make(prod(x.shape) // rows, x.dtype) for make in (np.ones, np.zeros))
 
     def normalize(x, scale, bias, out=None):
         shapes = x.shape, (rows,), (rows,)
@@ -52,6 +53,7 @@ def layer_norm(xp, x, scale, bias, *, epsilon, begin_norm_axis):
             np.empty(shape, x.dtype) if buffer is None else buffer
             for shape, buffer in zip(shapes, out or (None,) * 3, strict=True)
         ]
+        scale, bias = ones if scale is None else scale, zeros if bias is None else bias
         x_flat, y_flat, *others = vectors(x, found[0], scale, bias, found[1], found[2])
         matrix = (rows, x.size // rows)
         loop(x_flat.reshape(matrix), others[0], others[1], epsilon, y_flat.reshape(matrix), others[2], others[3])
@@ -63,7 +65,7 @@ def layer_norm(xp, x, scale, bias, *, epsilon, begin_norm_axis):
 @offer("layer_norm_grad")
 def layer_norm_grad(xp, x, scale, bias, mean, variance, d_y, *, epsilon, begin_norm_axis, wanted):
     kind = _kind(x, begin_norm_axis, scale, bias, mean, variance, d_y)
-    if kind is None or not all(wanted):
+    if kind is None or not wanted[0]:
         return None
     matrix, vector, wide = f"{kind}[:, ::1]", f"{kind}[::1]", "float64[::1]"
     loop = _LOOPS.compiled(
@@ -71,17 +73,19 @@ def layer_norm_grad(xp, x, scale, bias, mean, variance, d_y, *, epsilon, begin_n
         f"void({matrix}, {vector}, {vector}, {vector}, {matrix}, float64, {matrix}, {matrix}, {wide}, {wide})",
     )
     rows = prod(x.shape[:begin_norm_axis])
+    ones = np.ones(prod(x.shape) // rows, x.dtype)
 
     def gradients(x, scale, bias, mean, variance, d_y):
         columns = x.size // rows
         d_x, d_scale, d_bias = np.empty(x.shape, x.dtype), np.empty(columns), np.empty(columns)
-        x_flat, d_flat, s, m, v = vectors(x, d_y, scale, mean, variance)
+        x_flat, d_flat, s, m, v = vectors(x, d_y, ones if scale is None else scale, mean, variance)
         matrix = (rows, columns)
         loop(
             x_flat.reshape(matrix), s, m, v, d_flat.reshape(matrix), epsilon, d_x.reshape(matrix),
             np.empty((2, columns), x.dtype), d_scale, d_bias,
         )  # fmt: skip
-        return d_x, d_scale.astype(scale.dtype, copy=False), d_bias.astype(bias.dtype, copy=False)
+        own = [each.astype(x.dtype, copy=False) for each in (d_scale, d_bias)]
+        return d_x, own[0] if wanted[1] else None, own[1] if wanted[2] else None
 
     return gradients
 

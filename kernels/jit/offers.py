@@ -14,12 +14,20 @@ from minigraph.kernels.registry import find_kernel, specialize
 LEAST = 1024
 """Minimum elements for which a loop is compiled: for fewer, the time to compile is seldom won back."""
 
+_ROWS = 64
+"""Number of rows that is assumed where only a run knows it."""
+
 _NUMBA_NAMES = {np.dtype(np.float32): "float32", np.dtype(np.float64): "float64"}
 
 
 def is_worth_it(*types: Any) -> bool:
     """Whether an operator on arrays of these types is large enough."""
     return any(prod(each.shape) >= LEAST for each in types)
+
+
+def is_wide(size: int) -> bool:
+    """Whether rows of that many elements are long enough, whose number only a run knows."""
+    return size * _ROWS >= LEAST
 
 
 def numba_name(dtype: Any) -> str | None:

@@ -10,6 +10,7 @@ import ctypes
 import sys
 from collections.abc import Callable, Sequence
 from functools import cache
+from itertools import product
 from math import prod
 from typing import Any, NamedTuple
 
@@ -19,7 +20,33 @@ from minigraph.kernels.clip import LEAST_FACTOR
 from minigraph.kernels.jit.compiling import Loops
 from minigraph.kernels.tracing import Traced, TracingModule
 
-LOOPS = Loops("layout", "table")
+_ARGUMENTS = {
+    "truth_as": "operands, sizes, strides, {number}(1)",
+    "choose": "operands, sizes, strides, {number}(0)",
+    "add_row": "operands, sizes, strides, {number}(0)",
+    "check_same": "operands, sizes, own, {word}(0)",
+    "factor": "operands, {number}(0)",
+    "shrink": "operands, own, {number}(1)",
+    **dict.fromkeys(("gemm", "gemv", "dot", "axpy"), "operands, sizes, strides, own, {number}(1), {word}(1)"),
+    **dict.fromkeys(("pick", "put"), "operands, sizes, strides, own, {number}(0), {word}(0)"),
+}
+"""Arguments of functions in `loops.table` that exist for each type of numbers, of whole numbers, or both."""
+
+
+def _for_each_type() -> str:
+    """Functions of four words, such as ``gemm_float32_int64``, that call those in `_ARGUMENTS` for their types."""
+    text = ""
+    for name, arguments in _ARGUMENTS.items():
+        numbers = ("float32", "float64") if "{number}" in arguments else ("",)
+        words = ("int32", "int64") if "{word}" in arguments else ("",)
+        for number, word in product(numbers, words):
+            typed = "_".join(filter(None, (name, number, word)))
+            call = f"{name}({arguments.format(number=f'np.{number}', word=f'np.{word}')})"
+            text += f"\n\ndef {typed}(operands, sizes, strides, own):\n    {call}\n"
+    return text
+
+
+LOOPS = Loops("layout", "table", text=_for_each_type())
 
 IS_KNOWN = (
     sys.implementation.name == "cpython" and sys.byteorder == "little" and np.dtype(np.intp).itemsize == 8
@@ -431,7 +458,7 @@ def is_small(type: str, shapes: Sequence[Sequence[int]]) -> bool:
 
 
 def offer_for(type: str, kind: str = KERNEL) -> Offer:
-    """What is registered for an operator.
+    """Entry of the registry for an operator.
 
     Raises
     ------

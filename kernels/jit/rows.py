@@ -30,17 +30,27 @@ INDICES = "int64[::1]"
 # Lookups
 
 
-@offer("lookup_table_v2")
+@offer("lookup_table_v2", any_size=True)
 def _lookup(xp, table, ids, *, padding_idx):
-    return _taking(table, ids, ids.shape, padding_idx)
+    return _taking(table, ids, len(ids.shape), padding_idx)
 
 
-@offer("lookup_table")
+@offer("lookup_table", any_size=True)
 def _lookup_columns(xp, table, ids, *, padding_idx):
-    return _taking(table, ids, ids.shape[:-1], padding_idx)
+    return _taking(table, ids, len(ids.shape) - 1, padding_idx)
 
 
-def _taking(table: Any, ids: Any, shape: tuple[int, ...], padding: int) -> Callable[..., Any] | None:
+@offer("gather", any_size=True)
+def _gather(xp, x, index):
+    return _taking(x, index, 1, -1)
+
+
+@offer("gather_nd", any_size=True)
+def _gather_nd(xp, x, index):
+    return _taking(x, index, len(index.shape) - 1, -1) if index.shape[-1:] == (1,) else None
+
+
+def _taking(table: Any, ids: Any, rank: int, padding: int) -> Callable[..., Any] | None:
     kind = numba_name(table.dtype)
     if kind is None or ids.dtype.name not in ("int32", "int64") or not is_worth_it(table):
         return None
@@ -49,12 +59,13 @@ def _taking(table: Any, ids: Any, shape: tuple[int, ...], padding: int) -> Calla
 
     def take(table: Any, ids: Any, out: Any = None) -> Any:
         buffer = unshared(np, out, table, ids)
-        found = np.empty((*shape, table.shape[1]), table.dtype) if buffer is None else buffer
-        numbers, rows = vectors(ids, found)
-        rows = rows.reshape(ids.size, table.shape[1])
+        found = np.empty((*ids.shape[:rank], *table.shape[1:]), table.dtype) if buffer is None else buffer
+        elements, numbers, rows = vectors(table, ids, found)
+        width = prod(table.shape[1:])
+        source, rows = elements.reshape(len(table), width), rows.reshape(ids.size, width)
         wrong: list[int] = []
         run_together([
-            partial(lambda part: wrong.append(loop(table, numbers[part], padding, rows[part])), slice(*edges))
+            partial(lambda part: wrong.append(loop(source, numbers[part], padding, rows[part])), slice(*edges))
             for edges in row_pieces(*rows.shape)
         ])  # fmt: skip
         if any(wrong):
@@ -62,6 +73,40 @@ def _taking(table: Any, ids: Any, shape: tuple[int, ...], padding: int) -> Calla
         return deliver(np, found, out)
 
     return take
+
+
+@offer("lookup_table_grad", any_size=True)
+@offer("lookup_table_v2_grad", any_size=True)
+def _lookup_grad(xp, table, ids, d_out, *, padding_idx):
+    return _adding(table, ids, d_out, padding_idx)
+
+
+@offer("gather_grad", any_size=True)
+def _gather_grad(xp, x, index, d_out, *, overwrite):
+    return None if overwrite else _adding(x, index, d_out, -1)
+
+
+@offer("gather_nd_grad", any_size=True)
+def _gather_nd_grad(xp, x, index, d_out):
+    return _adding(x, index, d_out, -1) if index.shape[-1:] == (1,) else None
+
+
+def _adding(table: Any, ids: Any, d_out: Any, padding: int) -> Callable[..., Any] | None:
+    kind = numba_name(table.dtype)
+    if kind is None or table.dtype != d_out.dtype or ids.dtype.name not in ("int32", "int64") or not is_worth_it(table):
+        return None
+    matrix = f"{kind}[:, ::1]"
+    loop = _LOOPS.compiled("add_rows", f"int64({ids.dtype.name}[::1], {matrix}, int64, {matrix})")
+
+    def add(table: Any, ids: Any, d_out: Any) -> Any:
+        total = np.zeros(table.shape, table.dtype)
+        numbers, values = vectors(ids, d_out)
+        width = prod(table.shape[1:])
+        if loop(numbers, values.reshape(ids.size, width), padding, total.reshape(len(table), width)):
+            raise TypeError("the shared kernel raises the error")
+        return total
+
+    return add
 
 
 # Merging

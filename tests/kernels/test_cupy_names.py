@@ -13,7 +13,24 @@ NAMES = [
     "cuda.MemoryPool.malloc", "cuda.MemoryPointer.ptr", "cuda.Event", "cuda.Event.record", "cuda.Event.synchronize",
     "cuda.Stream", "cuda.Stream.null.ptr", "cuda.Stream.begin_capture", "cuda.Stream.end_capture",
     "cuda.Stream.wait_event", "cuda.Stream.synchronize", "cuda.Stream.__enter__", "cuda.Graph.launch",
+    "cuda.Device.pci_bus_id",
 ]  # fmt: skip
+
+
+NCCL_NAMES = [
+    "get_unique_id", "groupStart", "groupEnd", "NcclError", "NcclCommunicator.allGather", "NcclCommunicator.allReduce",
+    "NcclCommunicator.send", "NcclCommunicator.recv", "NCCL_UINT8", "NCCL_FLOAT16", "NCCL_FLOAT32", "NCCL_FLOAT64",
+    "NCCL_INT32", "NCCL_INT64", "NCCL_SUM", "NCCL_PROD", "NCCL_MAX", "NCCL_MIN",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", NCCL_NAMES)
+def test_nccl_has(name):
+    from cupy.cuda import nccl
+
+    if not nccl.available:
+        pytest.skip("needs NCCL")
+    assert reduce(getattr, name.split("."), nccl) is not None
 
 
 @pytest.mark.parametrize("name", NAMES)

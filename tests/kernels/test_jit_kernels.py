@@ -470,6 +470,7 @@ def test_sums_over_leading_dimensions_are_closer_to_the_exact_ones(dim, keep_dim
     assert buffer.tobytes() == found.tobytes()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", [(7, 300), (2100,), (3, 4, 50, 6)])
 def test_an_operator_alone_that_takes_several_calls_is_one_loop(shape):
     rng = np.random.default_rng(7)
@@ -503,6 +504,25 @@ def test_normalized_rows_are_closer_to_the_exact_ones(begin):
     for value, other, best in zip(backward(*arrays), kernel(*arrays), exact, strict=True):
         assert value.shape == best.shape
         assert np.abs(value - best).max() <= max(1.5 * np.abs(other - best).max(), 1e-5)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("given", [(), ("scale",), ("bias",), ("scale", "bias")])
+def test_rows_are_normalized_with_and_without_scale_and_bias(given, dtype):
+    rng = np.random.default_rng(9)
+    x, d_y = (rng.normal(size=(60, 240)).astype(dtype) for _ in range(2))
+    own = [rng.uniform(0.5, 2, 240).astype(dtype) if name in given else None for name in ("scale", "bias")]
+    attrs = {"epsilon": 1e-5, "begin_norm_axis": 1}
+    function, kernel = compiled_kernel("layer_norm", [x, *own], **attrs)
+    arrays = [x, *own, *kernel(x, *own)[1:], d_y]
+    wanted = True, *(each is not None for each in own)
+    backward, gradients = compiled_kernel("layer_norm_grad", arrays, **attrs, wanted=wanted)
+    found, expected = [*function(x, *own), *backward(*arrays)], [*kernel(x, *own), *gradients(*arrays)]
+    for value, other in zip(found, expected, strict=True):
+        assert (value is None) == (other is None)
+        if other is not None:
+            assert (value.dtype, value.shape) == (other.dtype, other.shape)
+            assert np.abs(value - other).max() <= 16 * np.finfo(dtype).eps * np.abs(other).max()
 
 
 @pytest.mark.slow

@@ -131,6 +131,44 @@ def test_a_lookup_gives_the_rows_of_the_kernel(numbers, padding, type, dtype, mo
     assert_same(function(table, ids, out=np.empty_like(expected)), expected)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("ids_type", ["int32", "int64"])
+@pytest.mark.parametrize(("type", "attrs"), [("gather", {"overwrite": False}), ("gather_nd", {})])
+@each_list
+def test_gathered_rows_and_their_gradient_have_the_bits_of_the_kernel(numbers, type, attrs, ids_type, dtype):
+    rng = np.random.default_rng(0)
+    x, index = rng.standard_normal((HEIGHT, 2, 3)).astype(dtype), np.array(numbers, ids_type).reshape(-1, 1)
+    d_out = rng.standard_normal((len(index), 2, 3)).astype(dtype)
+    expected = find_kernel(type, "cpu").function(np, x, index)
+    assert_same(offered(type, [x, index], rows=False)(x, index), expected)
+    expected = find_kernel(f"{type}_grad", "cpu").function(np, x, index, d_out, **attrs)
+    assert_same(offered(f"{type}_grad", [x, index, d_out], rows=False, **attrs)(x, index, d_out), expected)
+
+
+def test_gathers_that_replace_rows_or_take_elements_keep_their_kernels():
+    x, index = np.zeros((HEIGHT, WIDTH), "float32"), np.zeros((4, 2), "int64")
+    assert offered("gather_nd", [x, index], rows=False) is None
+    assert offered("gather_grad", [x, index[:, 0], np.zeros((4, WIDTH), "float32")], rows=False, overwrite=True) is None
+
+
+def test_a_gathered_row_out_of_range_is_the_error_that_it_always_is():
+    x, index = np.zeros((HEIGHT, WIDTH), "float32"), np.array([[HEIGHT]])
+    with pytest.raises(ExecutionError, match="must be in"):
+        offered("gather_nd", [x, index], rows=False)(x, index)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("padding", [-1, 0, 4097])
+@each_list
+def test_the_gradient_of_a_table_has_the_bits_of_the_kernel(numbers, padding, dtype):
+    rng = np.random.default_rng(0)
+    table, ids = np.empty((HEIGHT, WIDTH), dtype), np.array(numbers, np.int64)
+    d_out = rng.standard_normal((len(ids), WIDTH)).astype(dtype)
+    expected = find_kernel("lookup_table_v2_grad", "cpu").function(np, table, ids, d_out, padding_idx=padding)
+    function = offered("lookup_table_v2_grad", [table, ids, d_out], rows=False, padding_idx=padding)
+    assert_same(function(table, ids, d_out), expected)
+
+
 def test_an_id_that_is_no_row_is_the_error_that_it_always_is():
     table, ids = np.ones((HEIGHT, WIDTH), "float32"), np.array([0, 3, -1])
     with pytest.raises(ExecutionError, match="5000 rows, but element 2 of Ids is -1"):

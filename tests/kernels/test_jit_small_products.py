@@ -16,6 +16,7 @@ def offered(type, arrays, **attrs):
     return find_specializer(type, jit=True)(np, *map(array_type, arrays), **attrs)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("alpha", [1.0, 0.25])
 @pytest.mark.parametrize("batch", [(16,), (5, 4), (256,)])

@@ -1,7 +1,7 @@
 """Depthwise convolutions on frames: images with their padding, one after the other in one vector.
 
-A window has the place of its first element in the frame, and `offsets` are those of its elements behind that place. All
-windows of stride 1 are computed, with long vectors, and those of the real strides are picked out.
+A window has the place of its first element in the frame, and `offsets` are those of its elements behind that place, the
+largest one last. All windows of stride 1 are computed, with long vectors, and those of the real strides are picked out.
 """
 
 import numpy as np
@@ -71,7 +71,7 @@ def depthwise(x, weights, bias, offsets, inside, plane, row, steps, frame, full,
     `inside` is the place of the first element of an image, `row` the length of a row and `steps` what separates rows
     and columns of windows. `frame` and `full` are vectors of as many planes as images are worked on at once.
     """
-    each, reach = weights.shape[0] // x.shape[1], offsets.max()
+    each, reach = weights.shape[0] // x.shape[1], offsets[-1]
     for f in range(begin, end):
         for first in range(0, x.shape[0], frame.size // plane):
             count = min(frame.size // plane, x.shape[0] - first)
@@ -83,14 +83,15 @@ def depthwise(x, weights, bias, offsets, inside, plane, row, steps, frame, full,
 
 
 def depthwise_grad(
-    x, weights, d, offsets, inside, plane, row, steps, frame, full, flowing, d_x, d_weights, wants_x, wants_weights,
-    begin, end,
+    x, weights, d, offsets, inside, plane, row, steps, mirrored, frame, full, flowing, d_x, d_weights, wants_x,
+    wants_weights, begin, end,
 ):  # fmt: skip
     """Compute the gradients of the channels of `x` from `begin` to `end`.
 
+    `mirrored` are the offsets, each taken from the largest; numba would compile the difference for a third of a second.
     `flowing` is as long as `frame`, plus the largest offset. `d_weights` is zeros, in float64.
     """
-    each, reach, zero = weights.shape[0] // x.shape[1], offsets.max(), x.dtype.type(0)
+    each, reach, zero = weights.shape[0] // x.shape[1], offsets[-1], x.dtype.type(0)
     for c in range(begin, end):
         for first in range(0, x.shape[0], frame.size // plane):
             count = min(frame.size // plane, x.shape[0] - first)
@@ -101,7 +102,7 @@ def depthwise_grad(
             for f in range(c * each, (c + 1) * each):
                 put(d, first, count, f, flowing, reach, plane, steps[0], steps[1])
                 if wants_x:
-                    correlate(flowing, reach - offsets, weights[f], sums)
+                    correlate(flowing, mirrored, weights[f], sums)
                 if wants_weights:
                     for k in range(offsets.size):
                         elements = frame[offsets[k] : offsets[k] + places]

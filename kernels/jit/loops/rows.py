@@ -50,6 +50,22 @@ def merge_rows(numbers, value, order, merged_numbers, total):
     return count
 
 
+def add_rows(numbers, value, padding, total):
+    """Add each row of `value` to the row of its number, unless that is `padding` and not -1.
+
+    Returns how many numbers are found that are no row of `total`; then the rest is not added.
+    """
+    for i in range(numbers.size):
+        number = numbers[i]
+        if padding != -1 and number == padding:
+            continue
+        if number < 0 or number >= total.shape[0]:
+            return 1
+        for j in range(value.shape[1]):
+            total[number, j] += value[i, j]
+    return 0
+
+
 def take_rows(table, numbers, padding, out):
     """Write the rows of `table` to `out`, zeros for `padding` unless that is -1.
 

@@ -185,14 +185,6 @@ def truth_as(operands, sizes, strides, one):
         store_as(y + i * load(strides + 8), one if is_true else one - one)
 
 
-def truth_as_float32(operands, sizes, strides, own):
-    truth_as(operands, sizes, strides, np.float32(1))
-
-
-def truth_as_float64(operands, sizes, strides, own):
-    truth_as(operands, sizes, strides, np.float64(1))
-
-
 def choose(operands, sizes, strides, like):
     """Write the first number where a byte is true, else the second one."""
     condition, x, y, z = load(operands), load(operands + 8), load(operands + 16), load(operands + 24)
@@ -200,14 +192,6 @@ def choose(operands, sizes, strides, like):
         is_true = load_as(condition + i * load(strides), np.int8(0)) != 0
         first, second = load_as(x + i * load(strides + 8), like), load_as(y + i * load(strides + 16), like)
         store_as(z + i * load(strides + 24), first if is_true else second)
-
-
-def choose_float32(operands, sizes, strides, own):
-    choose(operands, sizes, strides, np.float32(0))
-
-
-def choose_float64(operands, sizes, strides, own):
-    choose(operands, sizes, strides, np.float64(0))
 
 
 def add_row(operands, sizes, strides, like):
@@ -221,28 +205,12 @@ def add_row(operands, sizes, strides, like):
             z[i, j] = x[i, j] + y[j]
 
 
-def add_row_float32(operands, sizes, strides, own):
-    add_row(operands, sizes, strides, np.float32(0))
-
-
-def add_row_float64(operands, sizes, strides, own):
-    add_row(operands, sizes, strides, np.float64(0))
-
-
 def check_same(operands, sizes, status, like):
     """Set the status if the words of a vector are not the same."""
     x = vector(operands, 0, load(sizes), like)
     for i in range(1, x.size):
         if x[i] != x[0]:
             store(status, 1)
-
-
-def check_same_int32(operands, sizes, strides, own):
-    check_same(operands, sizes, own, np.int32(0))
-
-
-def check_same_int64(operands, sizes, strides, own):
-    check_same(operands, sizes, own, np.int64(0))
 
 
 def widen(operands, sizes, strides, own):
@@ -271,14 +239,6 @@ def factor(operands, like):
     numbers[0], numbers[1], numbers[2] = load_as(load(operands), like), 1.0, load_as(load(operands + 8), 0.0)
 
 
-def factor_float32(operands, sizes, strides, own):
-    factor(operands, np.float32(0))
-
-
-def factor_float64(operands, sizes, strides, own):
-    factor(operands, np.float64(0))
-
-
 def shrink(operands, status, one):
     """Write the factor that the threshold, scale and ratio of a `clip_factor` stand for, if no digit of it is lost."""
     factor = vector(operands, 0, 3, np.float64(0))
@@ -292,16 +252,8 @@ def shrink(operands, status, one):
         store(status, 1)
 
 
-def shrink_float32(operands, sizes, strides, own):
-    shrink(operands, own, np.float32(1))
-
-
-def shrink_float64(operands, sizes, strides, own):
-    shrink(operands, own, np.float64(1))
-
-
 def place_at(labels, i, sizes, strides, label):
-    """Where the element of row `i` that its label picks begins, in bytes; -1 if the label is no class."""
+    """Begin, in bytes, of the element of row `i` that its label picks; -1 if the label is no class."""
     at = np.int64(load_as(labels + i * load(strides), label))
     return at * load(strides + 8) + i * load(strides + 16) if 0 <= at < load(sizes + 8) else -1
 
@@ -375,99 +327,3 @@ def axpy(operands, sizes, strides, blas, one, like):
         y[i] = one - one
     a = load_as(load(operands), one)
     call_c(blas, (I(size), a, load(operands + 8), I(load(strides)), load(operands + 16), I(1)), None)
-
-
-def gemm_float32_int32(operands, sizes, strides, blas):
-    gemm(operands, sizes, strides, blas, np.float32(1), np.int32(1))
-
-
-def gemm_float32_int64(operands, sizes, strides, blas):
-    gemm(operands, sizes, strides, blas, np.float32(1), np.int64(1))
-
-
-def gemm_float64_int32(operands, sizes, strides, blas):
-    gemm(operands, sizes, strides, blas, np.float64(1), np.int32(1))
-
-
-def gemm_float64_int64(operands, sizes, strides, blas):
-    gemm(operands, sizes, strides, blas, np.float64(1), np.int64(1))
-
-
-def gemv_float32_int32(operands, sizes, strides, blas):
-    gemv(operands, sizes, strides, blas, np.float32(1), np.int32(1))
-
-
-def gemv_float32_int64(operands, sizes, strides, blas):
-    gemv(operands, sizes, strides, blas, np.float32(1), np.int64(1))
-
-
-def gemv_float64_int32(operands, sizes, strides, blas):
-    gemv(operands, sizes, strides, blas, np.float64(1), np.int32(1))
-
-
-def gemv_float64_int64(operands, sizes, strides, blas):
-    gemv(operands, sizes, strides, blas, np.float64(1), np.int64(1))
-
-
-def dot_float32_int32(operands, sizes, strides, blas):
-    dot(operands, sizes, strides, blas, np.float32(1), np.int32(1))
-
-
-def dot_float32_int64(operands, sizes, strides, blas):
-    dot(operands, sizes, strides, blas, np.float32(1), np.int64(1))
-
-
-def dot_float64_int32(operands, sizes, strides, blas):
-    dot(operands, sizes, strides, blas, np.float64(1), np.int32(1))
-
-
-def dot_float64_int64(operands, sizes, strides, blas):
-    dot(operands, sizes, strides, blas, np.float64(1), np.int64(1))
-
-
-def axpy_float32_int32(operands, sizes, strides, blas):
-    axpy(operands, sizes, strides, blas, np.float32(1), np.int32(1))
-
-
-def axpy_float32_int64(operands, sizes, strides, blas):
-    axpy(operands, sizes, strides, blas, np.float32(1), np.int64(1))
-
-
-def axpy_float64_int32(operands, sizes, strides, blas):
-    axpy(operands, sizes, strides, blas, np.float64(1), np.int32(1))
-
-
-def axpy_float64_int64(operands, sizes, strides, blas):
-    axpy(operands, sizes, strides, blas, np.float64(1), np.int64(1))
-
-
-def pick_float32_int32(operands, sizes, strides, own):
-    pick(operands, sizes, strides, own, np.float32(0), np.int32(0))
-
-
-def pick_float32_int64(operands, sizes, strides, own):
-    pick(operands, sizes, strides, own, np.float32(0), np.int64(0))
-
-
-def pick_float64_int32(operands, sizes, strides, own):
-    pick(operands, sizes, strides, own, np.float64(0), np.int32(0))
-
-
-def pick_float64_int64(operands, sizes, strides, own):
-    pick(operands, sizes, strides, own, np.float64(0), np.int64(0))
-
-
-def put_float32_int32(operands, sizes, strides, own):
-    put(operands, sizes, strides, own, np.float32(0), np.int32(0))
-
-
-def put_float32_int64(operands, sizes, strides, own):
-    put(operands, sizes, strides, own, np.float32(0), np.int64(0))
-
-
-def put_float64_int32(operands, sizes, strides, own):
-    put(operands, sizes, strides, own, np.float64(0), np.int32(0))
-
-
-def put_float64_int64(operands, sizes, strides, own):
-    put(operands, sizes, strides, own, np.float64(0), np.int64(0))
