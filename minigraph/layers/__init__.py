@@ -5,12 +5,14 @@ from minigraph.layers.array import *
 from minigraph.layers.bilinear import *
 from minigraph.layers.branches import *
 from minigraph.layers.class_numbers import *
+from minigraph.layers.click_through import *
 from minigraph.layers.clipping import *
 from minigraph.layers.compare import *
 from minigraph.layers.crf import *
 from minigraph.layers.ctc import *
 from minigraph.layers.decode_helpers import *
 from minigraph.layers.decoding import *
+from minigraph.layers.deformable import *
 from minigraph.layers.diagonal import *
 from minigraph.layers.distributions import *
 from minigraph.layers.dynamic_rnn import *
@@ -49,6 +51,7 @@ from minigraph.layers.sequence_pool import *
 from minigraph.layers.sequence_scores import *
 from minigraph.layers.sequences import *
 from minigraph.layers.series import *
+from minigraph.layers.stacked_lstm import *
 from minigraph.layers.static_rnn import *
 from minigraph.layers.tensor import *
 from minigraph.layers.volumes import *
@@ -57,4 +60,4 @@ from minigraph.support.public import offered, refuse_unknown_names
 
 __all__ = offered(vars())
 
-refuse_unknown_names(__name__, utils="minigraph.layers.utils")
+refuse_unknown_names(__name__, utils="minigraph.layers.utils", Variable="minigraph.ir")

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Protocol
 
+import numpy as np
+
 from minigraph.errors import ProgramError
 from minigraph.initializer import Constant
 from minigraph.ir import Variable
 from minigraph.layer_helper import LayerHelper, check_floating, check_variable, emit, input_or_attr, layer, layer_called
+from minigraph.layers.tensor import assign
 from minigraph.types import as_dtype
 
 __all__ = [
@@ -55,9 +58,9 @@ softsign = _unary("softsign", "``x / (1 + |x|)``.")
 
 
 @layer
-def sign(x: Variable) -> Variable:
-    """-1, 0 or 1."""
-    return _activation("sign", x)
+def sign(x: Variable | np.ndarray[Any, Any]) -> Variable:
+    """-1, 0 or 1, also of an array."""
+    return _activation("sign", assign(x) if isinstance(x, np.ndarray) else x)
 
 
 @layer

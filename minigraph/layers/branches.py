@@ -76,15 +76,16 @@ def cond(
     ----------
     pred : Variable, bool[1]
     true_fn, false_fn : callable, optional
-        They return None, or variables, also nested in lists, tuples and dictionaries, of the same number, element types
-        and numbers of dimensions. A dimension in which they differ is unknown in the result.
+        They return None, or as many variables, also nested in lists, tuples and dictionaries. A dimension in which
+        they differ is unknown in the result. Where their element types or numbers of dimensions differ, the result can
+        be fetched or returned from another branch, and no other operator takes it.
 
     Raises
     ------
     WrongTypeError
         If `pred` is not one boolean, or a branch is not callable.
     ProgramError
-        If the branches return structures that differ, or variables of different element types.
+        If the branches return structures that differ.
 
     Examples
     --------
@@ -119,8 +120,6 @@ def cond(
     different = difference(true_result, false_result)
     if different:
         raise ProgramError(f"cond: the branches return {different}")
-    for true_var, false_var in zip(flatten(true_result), flatten(false_result), strict=True):
-        _check_alternatives(true_var, false_var)
     chosen_index = cast(pred, "int32")
     return map_structure(lambda false, true: _select(false, true, chosen_index), false_result, true_result)
 
@@ -143,22 +142,6 @@ def _copy_outside(var: Variable) -> Variable:
     copied = outer.create_var(shape=var.shape, dtype=var.dtype, type=var.kind)
     assign(var, copied)
     return copied
-
-
-def _check_alternatives(true_var: Variable, false_var: Variable) -> None:
-    true_type, false_type = true_var.tensor_type, false_var.tensor_type
-    fits = (
-        true_type is not None
-        and false_type is not None
-        and true_var.kind is false_var.kind
-        and true_type.dtype is false_type.dtype
-        and true_type.rank == false_type.rank
-    )
-    if not fits:
-        raise ProgramError(
-            f"cond: true_fn returns {true_type}, false_fn {false_type} in its place",
-            hint="Return one element type (layers.cast) and one number of dimensions (layers.reshape) from both.",
-        )  # fmt: skip
 
 
 def _select(false: Variable, true: Variable, index: Variable) -> Variable:

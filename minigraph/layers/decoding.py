@@ -279,7 +279,7 @@ class BeamSearchDecoder(Decoder):
         return gather_tree(outputs.predicted_ids, outputs.parent_ids), final_states
 
     def _choose(self, logits: Variable, cell_states: Any, states: Any) -> tuple[Any, Any]:
-        """What the best continuations are, and the states after them; `logits` is [batch, beam_size, words]."""
+        """The best continuations, and the states after them; `logits` is [batch, beam_size, words]."""
         words = _shape(logits)[-1]
         count = fill_constant([1], "int64", words)
         # A sequence that has ended is continued by the end token, at no cost.

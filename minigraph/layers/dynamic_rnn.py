@@ -123,7 +123,9 @@ class DynamicRNN:
         array = parent.create_var(name=name, type=VarKind.LOD_TENSOR_ARRAY, dtype=x.dtype)
         parent.append_op("lod_tensor_to_array", {"X": x, "RankTable": self.lod_rank_table}, {"Out": array})
         self.input_array.append(array)
-        return array_read(array, self.step_idx)
+        rows = array_read(array, self.step_idx)
+        rows.lod_level = array.lod_level
+        return rows
 
     def static_input(self, x: Variable) -> Variable:
         """The whole of `x`, one row or sequence for each sequence of the step input, of those that still go on.

@@ -22,7 +22,7 @@ from minigraph.layers.sub_block import (
     truth_of,
 )
 from minigraph.layers.tensor import assign
-from minigraph.support.nest import difference, flatten
+from minigraph.support.nest import difference, flatten, map_structure
 from minigraph.support.public import public
 from minigraph.support.undo import note
 
@@ -115,7 +115,7 @@ def while_loop(
     cond : callable
         From the loop variables to a Variable, bool[1].
     body : callable
-        From the loop variables to as many of the same shapes and element types, structured alike.
+        From the loop variables to as many of the same element types and ranks, structured alike. Sizes may change.
     loop_vars : list or tuple
         Variables, also nested in lists, tuples and dictionaries. They hold the result afterwards.
     is_test : bool
@@ -155,7 +155,8 @@ def while_loop(
         return _loop_at_once(condition, cond, body, loop_vars)
     check_condition(condition, "while_loop: what cond returns")
     with While(condition, is_test, helper.name).block():
-        results = _as_list(body(*loop_vars))
+        # Copies of lists and dictionaries, which the body may change.
+        results = _as_list(body(*map_structure(lambda variable: variable, list(loop_vars))))
         different = difference(list(loop_vars), results)
         if different:
             raise ProgramError(f"while_loop: body must return what it takes, but they differ: {different}")

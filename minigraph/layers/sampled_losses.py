@@ -11,6 +11,7 @@ from minigraph.errors import ProgramError
 from minigraph.initializer import NumpyArrayInitializer
 from minigraph.ir import Variable
 from minigraph.layer_helper import LayerHelper, check_floating, check_variable, layer
+from minigraph.layers.tensor import cast
 from minigraph.param_attr import ParamAttr
 
 __all__ = ["hsigmoid", "nce", "sampled_softmax_with_cross_entropy"]
@@ -256,6 +257,8 @@ def sampled_softmax_with_cross_entropy(
     )  # fmt: skip
     loss, softmax = helper.temporary(), helper.temporary()
     helper.append("one_hot", {"X": places}, {"Out": soft}, {"depth": num_samples + 1})
+    if soft.dtype is not x.dtype:  # with logits of float64, which fluid builds and cannot run
+        soft = cast(soft, x.dtype)
     helper.append(
         "softmax_with_cross_entropy", {"Logits": sampled, "Label": soft}, {"Softmax": softmax, "Loss": loss},
         {"soft_label": True, "numeric_stable_mode": False},

@@ -76,14 +76,14 @@ def reshape(
     """The elements of `x` in another shape: 0 keeps a dimension, one -1 is computed.
 
     `actual_shape`, when given, holds the shape at run time. `inplace` writes to `x` itself,
-    unless that is persistable.
+    unless that is persistable or fed.
     """
     helper = LayerHelper("reshape2", name)
     given = shape_given(shape, "Shape", "ShapeTensor", numbers_of(helper, "int32"))
     if actual_shape is not None and "ShapeTensor" not in given:
         given["Shape"] = actual_shape
-    # A persistable variable must have its shape again in the next run.
-    into = x if inplace and not x.persistable else None
+    # What is fed or persistable must have its shape again in the next run.
+    into = x if inplace and not (x.persistable or x.is_data) else None
     return helper.activation(helper.emit("reshape2", X=x, into=into, **given), act)
 
 

@@ -7,6 +7,7 @@ import minigraph.ops.array
 import minigraph.ops.averaging
 import minigraph.ops.bilinear
 import minigraph.ops.class_numbers
+import minigraph.ops.click_through
 import minigraph.ops.clip
 import minigraph.ops.collective
 import minigraph.ops.compare
@@ -15,11 +16,13 @@ import minigraph.ops.conv
 import minigraph.ops.crf
 import minigraph.ops.ctc
 import minigraph.ops.decoding
+import minigraph.ops.deformable
 import minigraph.ops.diagonal
 import minigraph.ops.elementwise
 import minigraph.ops.elementwise_losses
 import minigraph.ops.embedding
 import minigraph.ops.error_function
+import minigraph.ops.feeding
 import minigraph.ops.focus
 import minigraph.ops.fused
 import minigraph.ops.image_layout
@@ -32,6 +35,7 @@ import minigraph.ops.metric
 import minigraph.ops.norm
 import minigraph.ops.normalization
 import minigraph.ops.optimizer
+import minigraph.ops.parts
 import minigraph.ops.pool
 import minigraph.ops.printing
 import minigraph.ops.products

@@ -14,7 +14,7 @@ from minigraph.opdef.attr_types import BlockIndex
 from minigraph.opdef.gradient_context import BlockGrad, GradContext, OpSpec
 from minigraph.opdef.gradient_rules import fused
 from minigraph.ops.tensor import require_one_integer
-from minigraph.types import DType, TensorType, merge_shapes, require, require_same_dtype, same_dim, same_shape
+from minigraph.types import RAW, DType, TensorType, merge_shapes, require, require_same_dtype, same_dim, same_shape
 
 _NONE: Any = ()
 
@@ -135,15 +135,15 @@ def _select_input_grad(ctx: GradContext) -> Iterator[OpSpec]:
 
 @op("select_input", inputs="X Mask", outputs="Out", arrays="X", lod="X", grad=_select_input_grad)
 def select_input(x: list[TensorType], mask: TensorType) -> TensorType:
-    """``Out = X[Mask]``; the others need no value."""
+    """``Out = X[Mask]``; the others need no value.
+
+    Where their element types or numbers of dimensions differ, only a run knows the type of Out.
+    """
     require_one_integer(mask, "Mask")
     shape = x[0].shape
     for other in x[1:]:
-        fits = (other.dtype, other.rank, other.kind) == (x[0].dtype, x[0].rank, x[0].kind)
-        require(
-            fits, f"the alternatives are {' and '.join(map(str, x))}",
-            hint="Give all of them one element type and one number of dimensions.",
-        )  # fmt: skip
+        if (other.dtype, other.rank, other.kind) != (x[0].dtype, x[0].rank, x[0].kind):
+            return RAW
         shape = tuple(a if a == b else -1 for a, b in zip(shape, other.shape, strict=True))
     return x[0].with_shape(shape).held_as(x[0].kind)
 

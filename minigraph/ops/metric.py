@@ -61,10 +61,10 @@ def auc(
 ) -> tuple[TensorType, TensorType, TensorType]:
     """The area under the curve of true over false positives of a classifier into two, float64[1].
 
-    Predict holds the probabilities of class 1 in its last column, Label, int64[rows, 1], the classes. StatPos and
-    StatNeg count the rows of each class by probability, in ``num_thresholds + 1`` buckets, and are returned with the
-    new rows. With `slide_steps` 0 they hold all rows so far; otherwise those of each of so many last steps, their sum,
-    and the number of the step, so that the area is that of the last steps.
+    Predict holds the probabilities of class 1 in its last column; Label, int32 or int64[rows, 1] or [rows], the
+    classes. StatPos and StatNeg count the rows of each class by probability, in ``num_thresholds + 1`` buckets, and are
+    returned with the new rows. With `slide_steps` 0 they hold all rows so far; otherwise those of each of so many last
+    steps, their sum, and the number of the step, so that the area is that of the last steps.
 
     References
     ----------
@@ -74,8 +74,9 @@ def auc(
     require(curve == "ROC", f"curve must be ROC, got {curve!r}")
     require(num_thresholds > 0 and slide_steps >= 0, f"got num_thresholds={num_thresholds}, slide_steps={slide_steps}")
     require(predict.rank == 2, f"Predict must be a matrix, got {predict}")
-    require(label.dtype is DType.INT64, f"Label must be int64, got {label.dtype}")
-    require(label.rank == 2 and same_dim(label.shape[1], 1), f"Label must have shape [rows, 1], got {label}")
+    require(label.dtype in (DType.INT32, DType.INT64), f"Label must be int32 or int64, got {label.dtype}")
+    is_column = label.rank == 1 or (label.rank == 2 and same_dim(label.shape[1], 1))
+    require(is_column, f"Label must have shape [rows, 1] or [rows], got {label}")
     merge_shapes(predict.shape[:1], label.shape[:1], "the rows of Predict and Label")
     buckets = num_thresholds + 1
     size = (slide_steps + 1) * buckets + 1

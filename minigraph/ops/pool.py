@@ -185,7 +185,7 @@ def pool3d_grad_grad(
     data_format: str = "NCDHW",
     padding_algorithm: str = "EXPLICIT",
 ) -> TensorType:
-    """What ``pool2d_grad_grad`` is to ``pool2d``, for ``pool3d``."""
+    """The same as ``pool2d_grad_grad``, for ``pool3d``."""
     return pool2d_grad_grad(x, out, ddx, pooling_type=pooling_type, ksize=ksize)
 
 

@@ -68,7 +68,7 @@ def require_one_integer(x: TensorType, slot: str) -> None:
 def shape_from(
     shape: Sequence[int], whole: TensorType | None, parts: Sequence[TensorType] | None, whole_slot: str, parts_slot: str
 ) -> tuple[int, ...]:
-    """The known part of a shape that an attribute gives, or at run time a vector `whole`, or numbers `parts`.
+    """The known part of a shape that an attribute gives, or at run time the elements of `whole`, or numbers `parts`.
 
     Beside a tensor the attribute is a promise, with -1 where it makes none.
     """
@@ -77,9 +77,9 @@ def shape_from(
             require_integers(tensor, slot)
     rank = len(shape)
     if whole is not None:
-        require(whole.rank == 1, f"{whole_slot} must be a vector, got {whole}")
-        require(rank > 0 or whole.shape[0] != -1, f"{whole_slot} must have a known number of elements, got {whole}")
-        rank = whole.shape[0] if whole.shape[0] != -1 else rank
+        given = product(whole.shape)
+        require(rank > 0 or given != -1, f"{whole_slot} must have a known number of elements, got {whole}")
+        rank = rank if given == -1 else given
     elif parts:
         for part in parts:
             require_one_element(part, parts_slot)

@@ -21,6 +21,9 @@ WRITTEN_OTHERWISE = {
     "sampled_softmax": "the original writes to the samples that it is given",
     "inplace_abn": "the original has one operator, which writes over its input",
     "hsigmoid": "the original names the weight as an output, which it does not write",
+    "data_norm": "the original names the counts as outputs, which it does not write",
+    "fused_elemwise_activation": "the original has one operator, which executors make of two here",
+    "ctr_metric_bundle": "the original writes to variables that keep their names",
 }
 """Beginnings of the names of cases whose operators name other variables here, each with the reason."""
 
@@ -973,6 +976,124 @@ case(
     gradients=False,
     x="f 3,4,2,3",
 )
+
+# Windows whose elements have places of their own
+
+for _name, _parts, _spread, _options in [
+    ("plain", 1, 1.0, {}),
+    ("parts", 2, 2.0, {"deformable_groups": 2, "stride": 2, "padding": 1}),
+    ("groups", 2, 4.0, {"groups": 2, "deformable_groups": 2, "dilation": 2, "padding": (2, 1), "stride": (1, 2)}),
+]:  # fmt: skip
+    for _dtype in ("float32", "float64"):
+        _shape = {"plain": (4, 4), "parts": (3, 3), "groups": (7, 2)}[_name]
+        for _modulated in (True, False)[: 1 + (_dtype == "float32")]:  # the original has no other for doubles
+            _draw = Draw(f"deformable {_name} {_dtype}")
+            _arrays = {
+                "x": _draw("f 2,4,5,6 " + _dtype),
+                "o": (_spread * _draw("f 2,{},{},{}".format(12 * _parts, *_shape))).astype(_dtype),
+                "m": _draw("u 2,{},{},{} {}".format(6 * _parts, *_shape, _dtype)),
+            }
+            _given = {"groups": 1, "deformable_groups": 1, "im2col_step": 1, "modulated": _modulated, **_options}
+            if not _modulated:
+                del _arrays["m"]
+            case(
+                f"deformable_conv_{_name}_{_modulated}_{_dtype}",
+                lambda L, x, o, m=None, _g=_given: L.deformable_conv(
+                    x, o, m, 4, (2, 3), param_attr=constant(L, 0.3), bias_attr=constant(L, 0.1), **_g
+                ),
+                **_arrays,
+            )
+case(
+    "deformable_conv_of_waves",
+    lambda L, x, o, m: L.deformable_conv(x, o, m, 4, 3, 1, 1, 1, 2, 2, 1, param_attr=waves(L), bias_attr=waves(L)),
+    x="f 1,4,5,3",
+    o="f 1,36,5,3",
+    m="p 1,18,5,3",
+)
+
+# Networks that predict clicks
+
+
+def contrib(layers):
+    """The module of layers in contrib."""
+    return __import__(layers.__name__.rpartition(".")[0] + ".contrib.layers", fromlist=["partial_sum"])
+
+
+def _data_norm(layers, x, **attrs):
+    """The result, its gradient and what the counts get for gradients, which the original computes together only."""
+    y = layers.data_norm(x, **attrs)
+    parameters = sorted((v for v in x.block.vars.values() if v.name.startswith("dn.")), key=lambda v: v.name)
+    found = sys.modules[layers.__name__.rpartition(".")[0]].gradients([y * y], [x] + parameters)
+    if len(attrs) == 2 and "slot_dim" in attrs:
+        found = found[1:]  # the original gives slots that were never shown a gradient, unless they are scaled
+    results = [each for each in [y] + found if each is not None]
+    for each in results:
+        each.stop_gradient = True
+    return results
+
+
+_COUNTS = {"batch_size": 4.0, "batch_sum": 2.0, "batch_square": 8.0, "scale_w": 2.0, "bias": 0.5}
+for _name, _options in [
+    ("start", {}), ("counts", {"param_attr": _COUNTS, "summary_decay_rate": 0.5, "epsilon": 0.001}),
+    ("learned", {"param_attr": _COUNTS, "enable_scale_and_shift": True}), ("act", {"act": "relu"}),
+]:  # fmt: skip
+    for _dtype in ("float32", "float64"):
+        case(f"data_norm_{_name}_{_dtype}", lambda L, x, _o=_options: _data_norm(L, x, **_o), x="f 4,3 " + _dtype)
+    case(f"data_norm_{_name}_one", lambda L, x, _o=_options: _data_norm(L, x, **_o), x="f 1,1")
+for _options in ({}, {"enable_scale_and_shift": True}):
+    case(
+        f"data_norm_slots_{len(_options)}",
+        lambda L, x, _o=_options: _data_norm(L, x, param_attr=_COUNTS, slot_dim=2, **_o),
+        x=np.array([[0, 1, 2, 3], [1, 0, 1e-8, 3], [2, 0.5, -1, 0.3]], "float32"),
+    )
+for _use in (True, False):
+    for _dtype in ("float32", "float64"):
+        case(
+            f"continuous_value_model_{_use}_{_dtype}",
+            lambda L, x, c, _u=_use: L.continuous_value_model(x, c, _u),
+            x="p 3,5 " + _dtype,
+            c="p 3,2 " + _dtype,
+        )
+for _start, _length in ((0, -1), (1, 2), (2, -1), (0, 1)):
+    for _name in ("partial_concat", "partial_sum"):
+        for _dtype in ("float32", "float64"):
+            case(
+                f"{_name}_{_start}_{_length}_{_dtype}",
+                lambda L, x, y, z, _n=_name, _s=_start, _l=_length: getattr(contrib(L), _n)([x, y, z], _s, _l),
+                x="f 3,4 " + _dtype,
+                y="f 3,4 " + _dtype,
+                z="f 3,4 " + _dtype,
+            )
+case("partial_concat_from_the_end", lambda L, x, y: contrib(L).partial_concat([x, y], -2, 1), x="f 3,4", y="f 3,4")
+case("partial_concat_of_one", lambda L, x: contrib(L).partial_concat([x], 1), x="f 2,3")
+for _name in ("partial_concat", "partial_sum"):
+    for _dtype in ("int32", "int64"):
+        case(
+            f"{_name}_{_dtype}",
+            lambda L, x, y, _n=_name: getattr(contrib(L), _n)([x, y], 0, 2),
+            x="i0:9 2,3 " + _dtype,
+            y="i0:9 2,3 " + _dtype,
+        )
+for _functions in (
+    "elementwise_add,relu", "relu,elementwise_add", "elementwise_mul,scale", "elementwise_add,scale",
+    "scale,elementwise_add",
+):  # fmt: skip
+    for _save in (True, False):
+        case(
+            f"fused_elemwise_activation_{_functions}_{_save}",
+            lambda L, x, y, _f=_functions, _s=_save: contrib(L).fused_elemwise_activation(
+                x, y, _f.split(","), scale=2.0, save_intermediate_out=_s
+            ),
+            x="f 2,3",
+            y="f 2,3",
+        )
+case(
+    "fused_elemwise_activation_along_rows",
+    lambda L, x, y: contrib(L).fused_elemwise_activation(x, y, "relu,elementwise_add", 0),
+    x="f 2,3 float64",
+    y="f 2 float64",
+)
+case("ctr_metric_bundle", lambda L, p, y: contrib(L).ctr_metric_bundle(p, y), gradients=False, p="s 4,1", y="s 4,1")
 
 
 if __name__ == "__main__":

@@ -303,32 +303,44 @@ def semantic_roles_softmax(fluid, texts):
 # Translation
 
 
+def encoded(fluid):
+    """Both directions of a source, what attention compares with, and the first state of a decoder."""
+    layers, source, directions = fluid.layers, ids(fluid, "source"), []
+    for is_reverse in (False, True):
+        pre = layers.fc(input=embed(fluid, source), size=HIDDEN * 3, bias_attr=False)
+        directions.append(layers.dynamic_gru(input=pre, size=HIDDEN, is_reverse=is_reverse))
+    both = layers.concat(input=directions, axis=1)
+    projected = layers.fc(input=both, size=HIDDEN, bias_attr=False)
+    start = layers.fc(input=layers.sequence_pool(directions[1], "first"), size=HIDDEN, bias_attr=False, act="tanh")
+    return both, projected, start
+
+
+def attending_step(fluid, word, memory, vectors, keys):
+    """The next state of a decoder that attends to a source, and the probabilities of the next word."""
+    layers = fluid.layers
+    state = layers.sequence_expand(x=layers.fc(input=memory, size=HIDDEN, bias_attr=False), y=keys)
+    weights = layers.fc(input=layers.elementwise_add(keys, state), size=1, act="tanh", bias_attr=False)
+    weights = layers.reshape(x=layers.sequence_softmax(input=weights), shape=[-1])
+    context = layers.sequence_pool(layers.elementwise_mul(x=vectors, y=weights, axis=0), "sum")
+    inputs = layers.fc(input=[context, word], size=HIDDEN * 3, bias_attr=False)
+    hidden, _, _ = layers.gru_unit(input=inputs, hidden=memory, size=HIDDEN * 3)
+    return hidden, layers.fc(input=hidden, size=WORDS, act="softmax")
+
+
 @network
 def translation_with_attention(fluid, texts):
     layers = fluid.layers
-    source, target, following = ids(fluid, "source"), ids(fluid, "target"), ids(fluid, "following")
-    encoded = []
-    for is_reverse in (False, True):
-        pre = layers.fc(input=embed(fluid, source), size=HIDDEN * 3, bias_attr=False)
-        encoded.append(layers.dynamic_gru(input=pre, size=HIDDEN, is_reverse=is_reverse))
-    both = layers.concat(input=encoded, axis=1)
-    projected = layers.fc(input=both, size=HIDDEN, bias_attr=False)
-    start = layers.fc(input=layers.sequence_pool(encoded[1], "first"), size=HIDDEN, bias_attr=False, act="tanh")
-
+    both, projected, start = encoded(fluid)
+    target, following = ids(fluid, "target"), ids(fluid, "following")
     words = embed(fluid, target)
     rnn = layers.DynamicRNN()
     with rnn.block():
         word = rnn.step_input(words)
         vectors, keys = rnn.static_input(both), rnn.static_input(projected)
         memory = rnn.memory(init=start, need_reorder=True)
-        state = layers.sequence_expand(x=layers.fc(input=memory, size=HIDDEN, bias_attr=False), y=keys)
-        weights = layers.fc(input=layers.elementwise_add(keys, state), size=1, act="tanh", bias_attr=False)
-        weights = layers.reshape(x=layers.sequence_softmax(input=weights), shape=[-1])
-        context = layers.sequence_pool(layers.elementwise_mul(x=vectors, y=weights, axis=0), "sum")
-        inputs = layers.fc(input=[context, word], size=HIDDEN * 3, bias_attr=False)
-        hidden, _, _ = layers.gru_unit(input=inputs, hidden=memory, size=HIDDEN * 3)
+        hidden, predict = attending_step(fluid, word, memory, vectors, keys)
         rnn.update_memory(memory, hidden)
-        rnn.output(layers.fc(input=hidden, size=WORDS, act="softmax"))
+        rnn.output(predict)
     predict = rnn()
     loss = layers.mean(layers.cross_entropy(input=predict, label=following))
     feeds = []
@@ -337,6 +349,57 @@ def translation_with_attention(fluid, texts):
         feed = {"source": texts.numbers(texts.lengths()), "target": texts.numbers(lengths)}
         feeds.append(dict(feed, following=texts.numbers(lengths)))
     return loss, [], feeds
+
+
+BEAM, LONGEST, END = 3, 6, 23  # a likely word, so that some candidates end early
+
+
+def translated(fluid):
+    """The words and scores of a beam search with the parameters of `translation_with_attention`."""
+    layers = fluid.layers
+    vectors, keys, state = encoded(fluid)
+    first_words = layers.data(name="first_words", shape=[1], dtype="int64", lod_level=2)
+    first_scores = layers.data(name="first_scores", shape=[1], dtype="float32", lod_level=2)
+    longest = layers.fill_constant(shape=[1], dtype="int64", value=LONGEST)
+    step = layers.zeros(shape=[1], dtype="int64", force_cpu=True)
+    words, scores, states = (layers.array_write(x, i=step) for x in (first_words, first_scores, state))
+    goes_on = layers.less_than(x=step, y=longest)
+    loop = layers.While(cond=goes_on)
+    with loop.block():
+        word, score, state = (layers.array_read(array=array, i=step) for array in (words, scores, states))
+        hidden, predict = attending_step(fluid, embed(fluid, word), state, vectors, keys)
+        best, candidates = layers.topk(predict, k=BEAM)
+        total = layers.elementwise_add(x=layers.log(best), y=layers.reshape(score, shape=[-1]), axis=0)
+        total = layers.lod_reset(x=total, y=word)
+        chosen, chosen_scores = layers.beam_search(word, score, candidates, total, BEAM, end_id=END)
+        layers.increment(x=step, value=1, in_place=True)
+        layers.array_write(chosen, array=words, i=step)
+        layers.array_write(chosen_scores, array=scores, i=step)
+        layers.array_write(layers.sequence_expand(hidden, chosen), array=states, i=step)
+        for outer in (vectors, keys):
+            layers.assign(layers.sequence_expand(outer, chosen), outer)
+        is_left = layers.logical_not(layers.is_empty(x=chosen))
+        layers.logical_and(x=layers.less_than(x=step, y=longest), y=is_left, out=goes_on)
+    return layers.beam_search_decode(ids=words, scores=scores, beam_size=BEAM, end_id=END)
+
+
+def decode(fluid, exe, source):
+    """The words and scores that `translated` finds for sources, with the offsets of sentences and of candidates."""
+    main = fluid.Program()
+    with fluid.program_guard(main, fluid.Program()), fluid.unique_name.guard():
+        fetches = list(translated(fluid))
+    count = len(source.lod()[0]) - 1
+    start, place = [[1] * count] * 2, fluid.CPUPlace()
+    feed = {
+        "source": source,
+        "first_words": fluid.create_lod_tensor(np.zeros((count, 1), "int64"), start, place),
+        "first_scores": fluid.create_lod_tensor(np.zeros((count, 1), "float32"), start, place),
+    }
+    found = {}
+    for key, value in zip(("words", "scores"), exe.run(main, feed=feed, fetch_list=fetches, return_numpy=False)):
+        found["decoded/" + key] = np.array(value)
+        found.update({f"decoded/{key}@LOD{i}": np.array(level) for i, level in enumerate(value.lod())})
+    return found
 
 
 CASES.update({name + ("_clipped" if norm else ""): (name, norm) for name in NETWORKS for norm in (None, 0.2)})
@@ -359,6 +422,8 @@ def run(fluid, name):
         found.update({f"result/{i}": np.array(result) for i, result in enumerate(results[1:])})
         for param in main.all_parameters():
             found[param.name] = np.array(fluid.global_scope().find_var(param.name).get_tensor())
+        if which == "translation_with_attention":
+            found.update(decode(fluid, exe, feeds[0]["source"]))
     return found, [op.type for block in main.blocks for op in block.ops]
 
 

@@ -104,6 +104,23 @@ def test_reading_before_anything_was_written_is_an_error_when_built():
         layers.array_read(array, index(0))
 
 
+def test_a_shape_may_be_held_by_a_tensor_of_any_rank_and_types_have_pythons_names():
+    shape = layers.fill_constant([1, 2], "int32", 2)
+    x = layers.data("x", [2, 6], append_batch_size=False, dtype="float32")
+    twos, turned = layers.fill_constant(shape, "int", 2), layers.reshape(x, shape=[3, 4], inplace=True)
+    signs = layers.sign(np.array([3.0, 0.0, -2.0], "float32"))
+    found = run(twos, turned, signs, feed={"x": np.arange(12, dtype="float32").reshape(2, 6)})
+    assert found[0].dtype == np.int64 and found[0].tolist() == [[2, 2]] * 2
+    assert x.shape == (2, 6) and found[1].shape == (3, 4) and found[2].tolist() == [1, 0, -1]
+
+
+def test_what_is_written_first_decides_the_element_type():
+    array = layers.create_array("float32")
+    layers.array_write(layers.fill_constant([3, 2], "int64", 5), layers.zeros([1], "int64"), array)
+    (found,) = run(layers.array_read(array, layers.zeros([1], "int64")))
+    assert found.dtype == np.int64 and found.tolist() == [[5, 5]] * 3
+
+
 def test_an_array_keeps_one_element_type_and_number_of_dimensions():
     array = layers.array_write(data("x", 2), index(0))
     with pytest.raises(OpError, match=r"the result is float32\[2\] but the array array_write_0.out holds float64\[2\]"):

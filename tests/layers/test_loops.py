@@ -205,28 +205,106 @@ def test_a_value_that_a_loop_overwrites_is_copied_where_a_gradient_needs_it():
     assert set(copies) == {(0, "assign"), (1, "assign")}
 
 
-def test_what_a_loop_writes_keeps_its_shape_and_element_type():
+def test_what_a_loop_writes_keeps_its_element_type_and_rank():
     i, x = integer(0), data("x", 2)
-    condition = i < 3
-    with (
-        pytest.raises(
-            OpError, match=r"assign: the result is float64\[4\] but outside of the sub-block x is float64\[2\]"
-        ),
-        layers.While(condition).block(),
-    ):
-        layers.assign(layers.concat([x, x], 0), x)
-    assert main().current_block() is main().global_block()
-    assert main().num_blocks == 1
     with pytest.raises(OpError, match=r"the result is float32\[2\] but outside of the sub-block x is float64"):
         layers.while_loop(lambda i, x: i < 3, lambda i, x: [i + 1, layers.cast(x, "float32")], [i, x])
+    with pytest.raises(OpError, match=r"the result is float64\[2, 1\] but outside of the sub-block x is float64\[2\]"):
+        layers.while_loop(lambda i, x: i < 3, lambda i, x: [i + 1, layers.unsqueeze(x, [1])], [i, x])
+    assert main().current_block() is main().global_block()
 
 
-def test_a_shape_that_turns_out_to_change_is_an_error_when_run():
-    i, x = integer(0), fluid.data("x", [None], "float32")
-    h = x * 1.0
-    layers.while_loop(lambda i, h: i < 3, lambda i, h: [i + 1, layers.concat([h, x], 0)], [i, h])
-    with pytest.raises(OpError, match=r"the result is float32\[4\] but outside of the sub-block .* is float32\[2\]"):
-        fluid.Executor().run(feed={"x": np.zeros(2, "float32")}, fetch_list=[h])
+@pytest.mark.parametrize("columns", [3, -1])
+def test_a_loop_may_join_its_results(columns):
+    x, i = fluid.data("x", [-1, columns], "float64"), integer(0)
+    _, h = layers.while_loop(lambda i, h: i < 3, lambda i, h: [i + 1, layers.concat([h, x * 2.0], 1)], [i, x * 1.0])
+    x.stop_gradient = False
+    loss = layers.mean(layers.square(h))
+    value = numbers(2, 3)
+    (found,) = run(h, feed={"x": value})
+    np.testing.assert_array_equal(found, np.concatenate([value] + [2 * value] * 3, axis=1))
+    check_gradient(loss, {"x": value})
+
+
+@pytest.mark.parametrize("rows", [2, -1])
+def test_a_loop_computes_with_what_grows(rows):
+    x, w = fluid.data("x", [rows, 3], "float64"), data("w", 3, 3)
+    x.stop_gradient = False
+    sums, means = layers.zeros([1], "float64"), layers.zeros([1, 1], "float64")
+    sums.stop_gradient = means.stop_gradient = False  # constants otherwise stop the gradient
+
+    def body(i, h, sums, means):
+        turned = layers.tanh(layers.mul(h, w)) * 0.5 + h
+        parts = layers.reduce_sum(layers.softmax(turned) * turned, dim=[1], keep_dim=True)
+        mean = layers.reduce_mean(parts, dim=[0], keep_dim=True)
+        joined = layers.concat([turned, x * 0.1], 0)
+        return [i + 1, joined, sums + layers.reduce_sum(parts), layers.concat([means, mean], 1)]
+
+    _, h, sums, means = layers.while_loop(lambda i, *rest: i < 3, body, [integer(0), x * 1.0, sums, means])
+    loss = layers.mean(layers.square(h)) + layers.reduce_sum(sums) + layers.reduce_sum(layers.square(means))
+    feed = {"x": numbers(2, 3), "w": numbers(3, 3, seed=1)}
+    assert [each.shape for each in run(h, means, feed=feed)] == [(8, 3), (1, 4)]
+    check_gradient(loss, feed)
+
+
+def test_a_loop_may_turn_what_it_writes():
+    x, i = fluid.data("x", [2, 3], "float32"), integer(0)
+    _, h = layers.while_loop(lambda i, h: i < 3, lambda i, h: [i + 1, layers.transpose(h, [1, 0]) + 1.0], [i, x * 1.0])
+    value = numbers(2, 3).astype("float32")
+    (found,) = run(h, feed={"x": value})
+    np.testing.assert_array_equal(found, value.T + np.float32(1) + np.float32(1) + np.float32(1))
+
+
+def test_a_branch_may_write_another_size():
+    x, y = fluid.data("x", [-1, 2], "float32"), layers.zeros([1, 2], "float32")
+    with layers.Switch() as switch:
+        with switch.case(layers.reduce_sum(x) < 10.0):
+            layers.assign(layers.concat([x, x], 0), y)
+        with switch.default():
+            layers.assign(x, y)
+    for scale, rows in ((1, 6), (100, 3)):
+        (found,) = run(y, feed={"x": np.full((3, 2), scale, "float32")})
+        np.testing.assert_array_equal(found, np.full((rows, 2), scale, "float32"))
+
+
+def test_a_body_may_change_lists_and_dictionaries_in_place():
+    def body(i, named, listed):
+        named["k"] = i
+        named["k"] += 1
+        listed[0]["k"] += 2.0
+        return [layers.increment(i), named, listed]
+
+    named, listed = {"k": integer(0)}, [{"k": layers.zeros([1], "float32")}]
+    i, named, listed = layers.while_loop(lambda i, named, listed: i < 4, body, [integer(0), named, listed])
+    assert [each.tolist() for each in run(i, named["k"], listed[0]["k"])] == [[4], [4], [8.0]]
+
+
+def test_gradients_of_a_loop_in_a_loop_find_counters_that_are_assigned_to_themselves():
+    x = data("x", 3)
+    start = integer(0)
+    sums = layers.array_write(layers.zeros([3], "float64"), start)
+    parts = layers.array_write(data("a", 3), start)
+    for name in ("b", "c"):
+        start = layers.increment(start)
+        layers.array_write(data(name, 3), start, array=parts)
+    i, j = integer(0), integer(1)
+
+    def add(at, x, sums):
+        total = x + (layers.array_read(parts, at) + layers.array_read(sums, at))
+        at = layers.increment(at, in_place=True)
+        layers.array_write(total, at, array=sums)
+        return at
+
+    def outer(i, j, x, sums):
+        i = add(i, x, sums)
+        j, x, sums = layers.while_loop(
+            lambda j, x, sums: j < 3, lambda j, x, sums: [add(j, x, sums), x, sums], [j, x, sums]
+        )
+        return [i, j, x, sums]
+
+    layers.while_loop(lambda i, j, x, sums: i < 1, outer, [i, j, x, sums])
+    loss = layers.mean(layers.square(layers.array_read(sums, j)))
+    check_gradient(loss, {name: numbers(3, seed=at) for at, name in enumerate("xabc")}, ["x", "a", "b"])
 
 
 @pytest.mark.parametrize(

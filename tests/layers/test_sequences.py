@@ -299,6 +299,51 @@ def test_compiled_steps_agree_with_the_shared_kernels(dtype, use_peepholes):
         np.testing.assert_allclose(np.array(a), np.array(b), atol=1e-6 if dtype == "float32" else 1e-14)
 
 
+@pytest.mark.parametrize("kind", ["sum", "average", "sqrt", "max"])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_compiled_pools_agree_with_the_shared_kernel(kind, dtype):
+    pytest.importorskip("numba")
+    given = tensor([5, 0, 3, 9, 1], 4, 5, dtype=dtype)
+    rows = np.array(given)
+    rows[2, 1, 3] = rows[4, 1, 3] = np.nan
+    rows[5:7] = rows[7]  # of several maxima the first counts
+    feed = {"x": fluid.create_lod_tensor(rows, given.recursive_sequence_lengths(), fluid.CPUPlace())}
+    x = fluid.data("x", [None, 4, 5], dtype, 1)
+    x.stop_gradient = False
+    pooled = layers.sequence_pool(x, kind, pad_value=0.25)
+    fetched = [pooled, *fluid.gradients([layers.square(pooled)], [x])]
+    plain, compiled = (fluid.Executor(jit=jit).run(feed=feed, fetch_list=fetched, return_numpy=False) for jit in (0, 1))
+    for a, b in zip(plain, compiled, strict=True):
+        np.testing.assert_allclose(np.array(a), np.array(b), rtol=1e-6 if dtype == "float32" else 1e-14)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_compiled_losses_agree_with_the_shared_kernels(dtype):
+    pytest.importorskip("numba")
+    lengths = [5, 3, 9, 0]
+    x = layers.cast(data("x", tensor(lengths, 20, dtype="float64")), dtype)
+    tags, labels = fluid.data("tags", [None, 1], "int64", 1), fluid.data("labels", [None, 1], "int32", 1)
+    emission = layers.row_conv(x, 3)
+    costs = [
+        layers.linear_chain_crf(emission, tags, fluid.ParamAttr("crf", fluid.initializer.Normal(seed=1))),
+        layers.warpctc(emission, labels),
+    ]
+    path = layers.crf_decoding(emission, fluid.ParamAttr("crf"))
+    grads = [grad for _, grad in fluid.append_backward(layers.reduce_sum(layers.sums(costs)))]
+    scope = fluid.Scope()
+    fluid.Executor().run(fluid.default_startup_program(), scope=scope)
+    feed = {"x": tensor(lengths, 20, dtype="float64")}
+    for name, counts, type in (("tags", lengths, "int64"), ("labels", [2, 1, 4, 0], "int32")):
+        rows = np.arange(1, sum(counts) + 1).reshape(-1, 1).astype(type)
+        feed[name] = fluid.create_lod_tensor(rows, [counts], fluid.CPUPlace())
+    plain, compiled = (
+        fluid.Executor(jit=jit).run(feed=feed, fetch_list=[*costs, path, *grads], scope=scope, return_numpy=False)
+        for jit in (False, True)
+    )
+    for a, b in zip(plain, compiled, strict=True):
+        np.testing.assert_allclose(np.array(a), np.array(b), atol=1e-5 if dtype == "float32" else 1e-13)
+
+
 def test_the_imperative_mode_has_no_sequences():
     with fluid.dygraph.guard():
         x = fluid.dygraph.to_variable(np.ones((4, 8), "float32"))
@@ -311,3 +356,36 @@ def test_the_imperative_mode_has_no_sequences():
                 build()
         with pytest.raises(ExecutionError, match="X has no sequences"):
             layers.sequence_reverse(x)
+
+
+@pytest.mark.usefixtures("new_program")
+def test_a_step_has_one_level_less_than_what_it_goes_through():
+    x = fluid.data("x", [None, 1], lod_level=2)
+    outer = layers.DynamicRNN()
+    with outer.block():
+        sequences = outer.step_input(x)
+        inner = layers.DynamicRNN()
+        with inner.block():
+            rows = inner.step_input(sequences)
+            inner.output(rows * 2.0)
+        outer.output(layers.sequence_last_step(inner()))
+    assert (sequences.lod_level, rows.lod_level, inner().lod_level) == (1, 0, 1)
+
+
+@pytest.mark.usefixtures("new_program")
+def test_steps_may_go_through_the_sequences_of_an_inner_level():
+    x = fluid.data("x", [None, 1], lod_level=2)
+    x.stop_gradient = False
+    rnn = layers.DynamicRNN()
+    with rnn.block():
+        row, total = rnn.step_input(x, level=1), rnn.memory(shape=[1])
+        added = total + row
+        rnn.update_memory(total, added)
+        rnn.output(added)
+    fluid.append_backward(layers.mean(layers.square(rnn())))
+    rows = np.arange(1, 7, dtype="float32").reshape(6, 1)
+    feed = {"x": fluid.create_lod_tensor(rows, [[2, 1], [2, 1, 3]], fluid.CPUPlace())}
+    sums, grads = run_both(rnn(), "x@GRAD", feed=feed)
+    assert sums.recursive_sequence_lengths() == grads.recursive_sequence_lengths() == [[2, 1], [2, 1, 3]]
+    assert np.array(sums).ravel().tolist() == [1, 3, 3, 4, 9, 15]  # recorded from 1.8.5, as the gradients are
+    assert (np.array(grads) * 3).ravel().tolist() == [4, 3, 3, 28, 24, 15]

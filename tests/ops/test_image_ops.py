@@ -295,3 +295,16 @@ def test_a_layer_of_a_transposed_convolution_that_makes_no_sense_is_refused():
         ]:  # fmt: skip
             with pytest.raises(ProgramError, match=message):
                 layers.conv2d_transpose(x, 6, **attrs)
+
+
+def test_the_gradient_of_shuffled_channels_puts_them_back():
+    main = fluid.Program()
+    with fluid.program_guard(main):
+        x = fluid.data("x", [1, 8, 1, 1])
+        x.stop_gradient = False
+        shuffled = fluid.layers.shuffle_channel(x, 4)
+        loss = fluid.layers.reduce_sum(shuffled * shuffled)
+        (grad,) = fluid.gradients(loss, x)
+    fed = np.arange(8, dtype="float32").reshape(1, 8, 1, 1)
+    got = fluid.Executor().run(main, feed={"x": fed}, fetch_list=[grad])[0]
+    np.testing.assert_array_equal(got, 2 * fed)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from asserting import assert_same_bits
 from one_op import central_difference
-from sampled import DETERMINISTIC, WITHOUT_SAMPLES, Built, each, ids, with_gradients
+from sampled import DETERMINISTIC, WITHOUT_SAMPLES, Built, each, executor_for, ids, with_gradients
 
 import minigraph as fluid
 from minigraph.errors import NotFoundError
@@ -123,7 +123,7 @@ def test_a_plan_gives_the_bits_of_the_interpreter(sample):
     for dtype in sample.dtypes:
         built = with_gradients(sample, dtype)
         expected = built.run(fluid.Interpreter())
-        for name, value in built.run().items():
+        for name, value in built.run(executor_for(sample)).items():
             assert_same_bits(value, expected[name])
 
 

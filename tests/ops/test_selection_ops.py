@@ -101,6 +101,15 @@ def test_a_smaller_x_lies_under_y_only_at_its_end():
     assert "leave axis at -1" in str(caught.value)
 
 
+@pytest.mark.parametrize("shape", [(1,), (1, 1)])
+def test_a_smaller_x_of_one_element_lies_under_y_anywhere(shape):
+    # So a sum of all is added to one of each sample: `x + y` says axis 0 where the first dimension of y is unknown.
+    x, y = np.full(shape, 2, "float32"), np.ones((4, 2, 3), "float32")
+    assert np.array_equal(run("elementwise_sub", {"X": x, "Y": y}, axis=0), x - y)
+    assert np.array_equal(gradient("elementwise_mul", {"X": x, "Y": y}, "Y", axis=0), np.broadcast_to(x, y.shape))
+    assert gradient("elementwise_mul", {"X": x, "Y": y}, "X", axis=0).tolist() == np.full(shape, 24).tolist()
+
+
 def test_all_dimensions_may_be_named_in_a_reduction():
     assert run("reduce_sum", {"X": FLOATS}, dim=[0, 1]).tolist() == [15]
     assert run("reduce_max", {"X": FLOATS[None]}, dim=[2, 0, 1], keep_dim=True).tolist() == [[[5]]]
@@ -126,6 +135,9 @@ def test_both_counts_of_steps_go_on():
     inputs = {"Predict": FLOATS[:1, :2] / 2, "Label": np.ones((1, 1), "int64"), "StatPos": counts, "StatNeg": counts}
     _, positives, negatives = run("auc", inputs, num_thresholds=1, slide_steps=2)
     assert positives.tolist() == [1, 0, 1, 0, 2, 0, 6] and negatives.tolist() == [1, 0, 0, 0, 1, 0, 6]
+    for label in (np.ones((1, 1), "int32"), np.ones(1, "int64")):
+        others = run("auc", inputs | {"Label": label}, num_thresholds=1, slide_steps=2)
+        assert [each.tolist() for each in others[1:]] == [positives.tolist(), negatives.tolist()]
 
 
 @pytest.mark.parametrize(("slide_steps", "last"), [(2, slice(-2, None)), (0, slice(None))])
