@@ -15,6 +15,10 @@ import minigraph.support.interrupted_import
 import minigraph.support.blas
 
 # isort: split
+# Has arrays reuse memory that others have freed.
+import minigraph.support.freed_memory
+
+# isort: split
 # Says what to do in a copy of the project that does not run as it is.
 import minigraph.support.linked_folders
 
@@ -41,7 +45,12 @@ if TYPE_CHECKING:  # what a run of a program does not need is imported when it i
     from minigraph.reader import batch
     from minigraph.reader.feeder import DataFeeder
     from minigraph.reader.slot_files import DatasetFactory
-    from minigraph.transpiler import memory_optimize, release_memory
+    from minigraph.transpiler import (
+        DistributeTranspiler,
+        DistributeTranspilerConfig,
+        memory_optimize,
+        release_memory,
+    )
 
 # isort: split
 # For what importing them does: variables get their arithmetic and subscripts, operators and kernels are registered.
@@ -123,6 +132,8 @@ __all__ = [
     "CompiledProgram",
     "DataFeeder",
     "DatasetFactory",
+    "DistributeTranspiler",
+    "DistributeTranspilerConfig",
     "ExecutionStrategy",
     "Executor",
     "Interpreter",
@@ -223,8 +234,8 @@ __all__ = [
 __all__ += tensor.__all__
 
 _LATE = (
-    "comparison", "contrib", "dataset", "dygraph", "evaluator", "incubate", "io", "metrics", "nets", "nn", "reader",
-    "rewrite", "transpiler", "wrapped_decorator",
+    "comparison", "contrib", "data_feeder", "dataset", "dygraph", "evaluator", "incubate", "io", "metrics", "nets",
+    "nn", "parallel_executor", "reader", "rewrite", "transpiler", "wrapped_decorator",
 )  # fmt: skip
 
 open_paths()
@@ -237,6 +248,35 @@ refuse_unknown_names(
     batch="minigraph.reader",
     **dict.fromkeys(("compare_gradients", "compare_training"), "minigraph.comparison"),
     **dict.fromkeys(("load", "load_program_state", "save", "set_program_state"), "minigraph.io.programs"),
-    **dict.fromkeys(("memory_optimize", "release_memory"), "minigraph.transpiler"),
+    **dict.fromkeys(
+        ("DistributeTranspiler", "DistributeTranspilerConfig", "memory_optimize", "release_memory"),
+        "minigraph.transpiler",
+    ),
     **dict.fromkeys(("load_dygraph", "save_dygraph"), "minigraph.io.state_dicts"),
+    **dict.fromkeys(
+        (
+            "BCELoss",
+            "BatchNorm",
+            "BilinearTensorProduct",
+            "Conv2D",
+            "Conv2DTranspose",
+            "Conv3D",
+            "Conv3DTranspose",
+            "Dropout",
+            "Embedding",
+            "GRUUnit",
+            "GroupNorm",
+            "InstanceNorm",
+            "L1Loss",
+            "LayerNorm",
+            "Linear",
+            "MSELoss",
+            "NCE",
+            "NLLLoss",
+            "PRelu",
+            "Pool2D",
+            "SpectralNorm",
+        ),
+        "minigraph.dygraph",
+    ),
 )

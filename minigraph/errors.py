@@ -41,27 +41,24 @@ _LAST_SITE = Site("", 0)
 _LINE: ContextVar[Site | None] = ContextVar("line", default=None)
 
 
-def caller_site() -> Site | None:
+def caller_site(skipped: int = 0) -> Site | None:
     """The innermost line on the call stack that is not minigraph's own, nor of Python's ``with``, nor of NumPy.
 
-    What one line makes, one after the other, shares one object.
+    What one line makes, one after the other, shares one object. The innermost `skipped` calls are known to be ours.
     """
     global _LAST_SITE
     known = _LINE.get()
     if known is not None:
         return known
-    frame: types.FrameType | None = sys._getframe(1)
-    while frame is not None:
-        filename = frame.f_code.co_filename
-        if not (_IS_OURS.get(filename) or is_ours(frame)) and not frame.f_globals.get("__name__", "").startswith(
-            "numpy."
-        ):
-            site, line = _LAST_SITE, frame.f_lineno
-            if site.line != line or site.filename != filename:
-                site = _LAST_SITE = Site(filename, line)
-            return site
+    frame: types.FrameType | None = sys._getframe(1 + skipped)
+    while frame is not None and (_IS_OURS.get(frame.f_code.co_filename) or is_ours(frame)):
         frame = frame.f_back
-    return None
+    if frame is None:
+        return None
+    site, line, filename = _LAST_SITE, frame.f_lineno, frame.f_code.co_filename
+    if site.line != line or site.filename != filename:
+        site = _LAST_SITE = Site(filename, line)
+    return site
 
 
 def on_one_line(function: Callable[P, T]) -> Callable[P, T]:
@@ -83,13 +80,13 @@ def on_one_line(function: Callable[P, T]) -> Callable[P, T]:
 
 
 def is_ours(frame: types.FrameType) -> bool:
-    """Whether a frame runs code of minigraph, of NumPy, which minigraph calls, or of Python's ``with``."""
+    """Whether a frame runs code of minigraph, of NumPy, which minigraph calls, or of Python's own wrappers."""
     filename = frame.f_code.co_filename
     known = _IS_OURS.get(filename)
     if known is None:
         # By module name, not by path: the folders passes/ and kernels/ install as parts of the package.
         name = frame.f_globals.get("__name__", "")
-        known = name.partition(".")[0] in ("minigraph", "contextlib", "numpy") or filename.startswith("<")
+        known = name.partition(".")[0] in ("minigraph", "contextlib", "functools", "numpy") or filename.startswith("<")
         _IS_OURS[filename] = known
     return known
 

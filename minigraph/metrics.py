@@ -155,20 +155,22 @@ class ChunkEvaluator(_Counting):
     """
 
     def reset(self) -> None:
-        self.num_infer_chunks = self.num_label_chunks = self.num_correct_chunks = 0
+        self.num_infer_chunks: Any = 0
+        self.num_label_chunks: Any = 0
+        self.num_correct_chunks: Any = 0
 
     def update(  # type: ignore[override]  # fluid's
         self, num_infer_chunks: Any, num_label_chunks: Any, num_correct_chunks: Any
     ) -> None:
         """Add a batch: how many chunks were found, how many there are, and how many were found rightly."""
-        found = _count(num_infer_chunks, "num_infer_chunks")
-        there = _count(num_label_chunks, "num_label_chunks")
-        self.num_correct_chunks += _count(num_correct_chunks, "num_correct_chunks")
-        self.num_infer_chunks += found
-        self.num_label_chunks += there
+        found = _as_given(num_infer_chunks, "num_infer_chunks")
+        there = _as_given(num_label_chunks, "num_label_chunks")
+        self.num_correct_chunks = self.num_correct_chunks + _as_given(num_correct_chunks, "num_correct_chunks")
+        self.num_infer_chunks = self.num_infer_chunks + found
+        self.num_label_chunks = self.num_label_chunks + there
 
     def eval(self) -> tuple[float, float, float]:
-        """Precision, recall and their harmonic mean; 0 where nothing was found."""
+        """Precision, recall and their harmonic mean; 0 where nothing was found. Arrays if counts were arrays."""
         right = self.num_correct_chunks
         precision = right / self.num_infer_chunks if self.num_infer_chunks else 0.0
         recall = right / self.num_label_chunks if self.num_label_chunks else 0.0
@@ -211,6 +213,12 @@ class EditDistance(_Counting):
         if not self.seq_num:
             raise MinigraphError("no batch has been seen", site=caller_site(), hint="Call update first.")
         return self.total_distance / self.seq_num, self.instance_error / self.seq_num
+
+
+def _as_given(value: Any, name: str) -> Any:
+    """A count; an array stays one, so that programs may read the first element of what they get."""
+    count = _count(value, name)
+    return np.full(value.shape, count) if isinstance(value, np.ndarray) else count
 
 
 def _count(value: Any, name: str) -> int:

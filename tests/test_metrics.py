@@ -115,6 +115,13 @@ def test_chunks_are_counted_over_batches():
     assert metric.eval() == pytest.approx((11 / 13, 11 / 12, 2 * (11 / 13) * (11 / 12) / (11 / 13 + 11 / 12)))
 
 
+def test_chunks_counted_in_arrays_give_arrays():
+    metric = metrics.ChunkEvaluator()
+    for _ in range(2):
+        metric.update(np.array([10]), np.array([8]), np.array([4]))
+    assert [share.tolist() for share in metric.eval()] == [[0.4], [0.5], [pytest.approx(4 / 9)]]  # as 1.8.5
+
+
 def test_distances_are_averaged_over_batches():
     metric = metrics.EditDistance("distance")
     with pytest.raises(MinigraphError, match="no batch"):

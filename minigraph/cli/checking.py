@@ -11,6 +11,7 @@ from typing import Any
 
 from minigraph.cli.commands import Command, Commands
 from minigraph.errors import MissingFileError, NotFoundError, suggest
+from minigraph.passes.base import Rewrite
 from minigraph.rewrite.checking import check
 from minigraph.support.atomic_files import check_writable, write_files
 
@@ -58,7 +59,10 @@ def _load(file: Path, name: str) -> Any:
     finally:
         sys.path[:] = before
     if name not in known:
-        passes = [each for each, value in known.items() if getattr(value, "__module__", "") == "<run_path>"]
+        passes = [
+            each for each, value in known.items()
+            if each != "_" and (isinstance(value, Rewrite) or getattr(value, "__module__", "") == "<run_path>")
+        ]  # fmt: skip
         hint = suggest(name, passes) or f"It defines {', '.join(passes) or 'nothing'}."
         raise NotFoundError(f"{file} has no pass {name!r}", hint=hint)
     found = known[name]

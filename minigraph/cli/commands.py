@@ -1,4 +1,4 @@
-"""What a module of subcommands defines, and how the command prints errors."""
+"""The interface of a module of subcommands, and the printing of errors."""
 
 from __future__ import annotations
 

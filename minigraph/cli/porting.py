@@ -5,8 +5,10 @@ from __future__ import annotations
 import argparse
 import ast
 import importlib
+import io
 import json
 import sys
+import tokenize
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -86,22 +88,30 @@ def port(source: str, filename: str = "<script>") -> Ported:
         Differing(line, name, *texts)
         for line, name in used
         if reasons[name] is None
-        for texts in _differences().get(name.rpartition(".")[2], ())
+        for mention, rows in _differences().items()
+        if is_about(mention, name)
+        for texts in rows
     )
     return Ported("".join(lines), len(imports), missing, differing)
 
 
 @cache
 def _differences() -> dict[str, list[list[str]]]:
-    """By name of fluid, what fluid does and what minigraph does; tests/fluid_names_page.py writes the file."""
+    """By mention of a name of fluid, what fluid does and what minigraph does; tests/fluid_names_page.py writes it."""
     found: dict[str, list[list[str]]] = json.loads(
         resources.files("minigraph.cli").joinpath("differences.json").read_text("utf-8")
     )
     return found
 
 
+def is_about(mention: str, path: str) -> bool:
+    """Whether a page that mentions ``layers.data`` is about a path such as ``fluid.layers.io.data``."""
+    said, parts = mention.split("."), path.split(".")
+    return said[-1] == parts[-1] and set(said) <= set(parts)
+
+
 def why_missing(name: str) -> str | None:
-    """What minigraph says of a name of Paddle that it lacks; None if it has the name."""
+    """Advice for a name of Paddle that minigraph lacks; None if it has the name."""
     package, rest = _placed(name)
     found: Any = importlib.import_module(package)  # names are looked up as a script reaches them
     for part in filter(None, rest.split(".")):
@@ -237,21 +247,38 @@ def _run(options: argparse.Namespace) -> int:
     """List what scripts for Paddle fluid 1.x use that minigraph lacks, with the
     lines and what to use instead, and what does something else here in some case,
     and write each script with its imports changed. The exit status is 1 if
-    something is missing.
+    something is missing, or a script could not be read.
     """
     lacking = 0
     for script in options.scripts:
-        ported = port(read_file(script, "the script").decode("utf-8"), str(script))
+        content = read_file(script, "the script")
+        try:
+            encoding = _encoding(content, script)
+            ported = port(content.decode(encoding), str(script))
+        except DataError as error:  # the other scripts may be read
+            print(error, file=sys.stderr)
+            lacking += 1
+            continue
         for line, name, reason in ported.missing:
             print(f"{script}:{line}: {name}: {reason}")
         for name, lines, fluid, here in _by_name(ported.differing):
             print(f"{script}:{lines}: {name} differs. Fluid: {fluid} Minigraph: {here}")
         lacking += len(ported.missing)
         if options.output is not None:
-            write_files({options.output / script.name: [ported.source.encode("utf-8")]})
+            write_files({options.output / script.name: [ported.source.encode(encoding)]})
         told = f"{len(ported.missing)} names are missing" if ported.missing else "every name is here"
         print(f"{script}: {ported.changed} imports of Paddle changed, {told}", file=sys.stderr)
     return 1 if lacking else 0
+
+
+def _encoding(content: bytes, script: Path) -> str:
+    """The encoding in which Python reads a script: what its first lines say, or else UTF-8."""
+    try:
+        encoding, _ = tokenize.detect_encoding(io.BytesIO(content).readline)
+        content.decode(encoding)
+    except (SyntaxError, UnicodeDecodeError) as error:
+        raise DataError(f"{script} is no text that Python reads: {error}", hint="Save it as UTF-8.") from None
+    return encoding
 
 
 def _by_name(differing: tuple[Differing, ...]) -> Iterator[tuple[str, str, str, str]]:

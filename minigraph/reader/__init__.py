@@ -396,8 +396,16 @@ class ReadAhead(Iterator[T]):
             raise sample.error
         return cast("T", sample)
 
+    def peek_at(self, count: int) -> list[T]:
+        """The next samples, as `peek` gives the next one; if there are fewer, they are lost."""
+        samples: list[T] = self._own.__dict__.setdefault("samples", [])
+        while len(samples) < count:
+            samples.append(self.peek())
+            del self._own.sample
+        return samples
+
     def go_on(self) -> None:
-        """Drop the sample that `peek` has returned."""
+        """Drop what `peek` or `peek_at` has returned."""
         self._own.__dict__.clear()
 
     def close(self) -> None:

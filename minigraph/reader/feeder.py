@@ -26,7 +26,7 @@ from minigraph.types import TensorType, same_shape
 
 __all__ = ["DataFeeder"]
 
-Feed: TypeAlias = "dict[str, NDArray[Any] | LoDTensor]"
+Feed: TypeAlias = dict[str, LoDTensor]
 
 _REAL = "buif"  # the kinds of dtype: bool, unsigned, integer, floating
 
@@ -58,7 +58,7 @@ class DataFeeder:
     >>> x = program.global_block().create_var(name="x", shape=[-1, 2], dtype="float32")
     >>> y = program.global_block().create_var(name="y", shape=[-1, 1], dtype="int64")
     >>> feed = DataFeeder([x, "y"], place=None, program=program).feed([([1, 2], 7), ([3, 4], 8)])
-    >>> feed["x"].tolist(), feed["y"].tolist()
+    >>> np.array(feed["x"]).tolist(), np.array(feed["y"]).tolist()
     ([[1.0, 2.0], [3.0, 4.0]], [[7], [8]])
     """
 
@@ -78,10 +78,10 @@ class DataFeeder:
 
         Returns
         -------
-        dict of str to ndarray or LoDTensor
-            One array ``[rows, ...]`` per variable; a tensor of sequences for one with a `lod_level`, whose fields are
-            lists of rows, or of sequences of a lower level. Rows with another number of dimensions than declared are
-            reshaped: ``[784]`` fits a variable declared ``[-1, 1, 28, 28]``, a number fits ``[-1, 1]``.
+        dict of str to LoDTensor
+            One tensor ``[rows, ...]`` per variable; one of sequences for a variable with a `lod_level`, whose fields
+            are lists of rows, or of sequences of a lower level. Rows with another number of dimensions than declared
+            are reshaped: ``[784]`` fits a variable declared ``[-1, 1, 28, 28]``, a number fits ``[-1, 1]``.
 
         Raises
         ------
@@ -182,16 +182,15 @@ class _Field:
     type: TensorType
     lod_level: int
 
-    def batch(self, values: list[Any]) -> NDArray[Any] | LoDTensor:
-        """One value per row as one array of the declared dtype and shape; sequences of rows as a tensor of these."""
-        if not self.lod_level:
-            return self._batch(values)
+    def batch(self, values: list[Any]) -> LoDTensor:
+        """One value per row as one tensor of the declared dtype and shape, with the lengths of sequences of rows."""
         lengths = []
         for level in range(self.lod_level):
             lengths.append([self._length(value, index, level) for index, value in enumerate(values)])
             values = list(chain.from_iterable(values))
         tensor = LoDTensor(ScopeVariable(self.name, self._batch(values)))
-        tensor.set_recursive_sequence_lengths(lengths)
+        if lengths:
+            tensor.set_recursive_sequence_lengths(lengths)
         return tensor
 
     def _length(self, value: Any, index: int, level: int) -> int:

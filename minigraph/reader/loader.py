@@ -18,6 +18,7 @@ from minigraph.ir import Variable
 from minigraph.ir.default_programs import default_main_program, is_imperative
 from minigraph.reader import Reader, batch, buffered
 from minigraph.reader.feeder import DataFeeder
+from minigraph.reader.slot_files import SlotFiles
 from minigraph.runtime.place import as_places
 from minigraph.runtime.scope import LoDTensor, ScopeVariable
 from minigraph.support.public import public
@@ -122,6 +123,31 @@ class DataLoader:
         """
         return DataLoader(feed_list, capacity, iterable, return_list, drop_last)
 
+    @staticmethod
+    def from_dataset(dataset: SlotFiles, places: Any, drop_last: bool = True) -> DataLoader:
+        """An iterable loader of the batches of a data set of slot files.
+
+        Parameters
+        ----------
+        dataset : InMemoryDataset or QueueDataset
+        places : Place or sequence of Place
+            Each iteration gives a batch for each.
+        drop_last : bool
+            Whether to leave out a last batch that is not full.
+
+        Raises
+        ------
+        WrongTypeError
+            If `dataset` is no data set of slot files.
+        """
+        if not isinstance(dataset, SlotFiles):
+            raise WrongTypeError(
+                f"from_dataset: dataset must be one of slot files, got {dataset!r:.60}",
+                hint="Make it with fluid.DatasetFactory().create_dataset().",
+            )
+        loader = DataLoader(dataset.variables, 1, drop_last=drop_last)
+        return loader.set_batch_generator(lambda: (list(feed.values()) for feed in dataset.batches(drop_last)), places)
+
     @property
     def iterable(self) -> bool:
         return self._iterable
@@ -185,7 +211,7 @@ class DataLoader:
         return run
 
     def _items(self, batches: Iterator[Batch]) -> Iterator[Any]:
-        """What iterations give: the tensors of the imperative mode, or a list with an entry for each place."""
+        """The batch that an iteration gives: tensors of the imperative mode, or a list with an entry for each place."""
         if self._is_eager:
             return map(_tensors, batches)
         # After an interrupt a generator would have ended, so that one place, the usual number, has none.
@@ -226,22 +252,20 @@ class DataLoader:
         self._must_be(False, "reset")
         self._run = None
 
-    def fill(self, feed: Any) -> Any:
-        """`feed` with the next batch added; the executor calls this for each run of the program.
+    def fill(self, feeds: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """The feed of each place with a batch of its own added; executors call this for each run of the program.
 
         Raises
         ------
         EOFException
-            If there is no batch left.
+            If there are fewer batches left than places.
         ProgramError
             If the loader was not started and its variables are not fed, or if they are fed although it was.
         """
-        if isinstance(feed, list | tuple) and len(feed) == 1:
-            feed = feed[0]
-        given = [name for name in self._names if name in (feed or {})]
+        given = [name for name in self._names if name in feeds[0]]
         if self._run is None:
             if len(given) == len(self._names):
-                return feed
+                return feeds
             raise ProgramError(
                 f"the program is fed by {self!r}, which was not started",
                 hint=f"Call its start(), or feed {', '.join(self._names)}.",
@@ -252,17 +276,21 @@ class DataLoader:
                 hint="reset() the loader to feed the program yourself.",
             )
         try:
-            arrays = self._run.peek()
+            batches = self._run.peek_at(len(feeds))
         except StopIteration:
             raise EOFException(
-                f"{self!r} has no batch left", site=caller_site(), hint="reset() it, and start() it for another epoch."
+                f"{self!r} has no batch left{' for each place' if len(feeds) > 1 else ''}",
+                site=caller_site(),
+                hint="reset() it, and start() it for another epoch.",
             ) from None
-        return {**(feed or {}), **dict(zip(self._names, arrays, strict=True))}
+        return [
+            {**feed, **dict(zip(self._names, batch, strict=True))} for feed, batch in zip(feeds, batches, strict=True)
+        ]
 
     def go_on(self) -> None:
-        """Drop the batch that `fill` gave; the executor calls this when a run has succeeded or failed.
+        """Drop the batches that `fill` gave; the executor calls this when a run has succeeded or failed.
 
-        After an interrupted run it is not called, so that the next run gets the same batch.
+        After an interrupted run it is not called, so that the next run gets the same batches.
         """
         if self._run is not None:
             self._run.go_on()

@@ -71,12 +71,14 @@ class SlotFiles:
         """Refuse remote files."""
         raise ProgramError("files of HDFS cannot be read", hint="Copy the files here and call set_filelist.")
 
-    def batches(self) -> Iterator[dict[str, Any]]:
-        """Feeds, one for each batch; the last one may be smaller."""
+    def batches(self, drop_last: bool = False) -> Iterator[dict[str, Any]]:
+        """Feeds, one for each batch; a last one that is smaller may be left out."""
         if not self.variables:
             raise ProgramError("a data set must know its variables", hint="Call set_use_var([...]) first.")
         samples = iter(self._samples())
         while batch := list(islice(samples, self.batch_size)):
+            if drop_last and len(batch) < self.batch_size:
+                return
             slots = zip(self.variables, zip(*batch, strict=True), strict=True)
             yield {var.name: _fed(var, list(values)) for var, values in slots}
 

@@ -1,4 +1,4 @@
-"""Where arrays may lie in a block of memory that several share."""
+"""Positions of arrays in a block of memory that several share."""
 
 ALIGNMENT = 64
 """Alignment of arrays in bytes: a cache line."""

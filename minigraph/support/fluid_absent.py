@@ -16,11 +16,6 @@ _SEQUENCES = Absent(
     "this operator on sequences is not here yet",
     "Pad the sequences to one length, feed their lengths, and mask what is padding with layers.sequence_mask.",
 )
-_RECURRENT = Absent(
-    "this recurrent network is not here yet",
-    "Use layers.dynamic_lstm or dynamic_gru on sequences, or layers.rnn with LSTMCell or GRUCell on padded ones.",
-)
-_DECODING = Absent("decoders are not here yet", "Unroll the steps of the decoder with layers.While or a Python loop.")
 _DETECTION = Absent("detection is out of scope", "Train and run detectors where they are at home.")
 _SERVERS = Absent(
     "parameter servers are out of scope",
@@ -44,31 +39,27 @@ _NAMES = {
         sequence_topk_avg_pooling var_conv_2d match_matrix_tensor fused_embedding_seq_pool
         search_pyramid_hash filter_by_instag
     """,
-    _RECURRENT: "lstm",
-    _DECODING: """
-        BeamSearchDecoder InitState StateCell TrainingDecoder
-    """,
     _DETECTION: """
         anchor_generator bipartite_match box_clip box_coder box_decoder_and_assign collect_fpn_proposals
-        deformable_conv deformable_roi_pooling density_prior_box detection_output distribute_fpn_proposals
+        deformable_roi_pooling density_prior_box detection_output distribute_fpn_proposals
         generate_mask_labels generate_proposal_labels generate_proposals iou_similarity locality_aware_nms matrix_nms
         multi_box_head multiclass_nms multiclass_nms2 polygon_box_transform prior_box detection prroi_pool psroi_pool
         retinanet_detection_output retinanet_target_assign roi_align roi_perspective_transform roi_pool
         rpn_target_assign sigmoid_focal_loss ssd_loss target_assign yolo_box yolov3_loss DetectionMAP
     """,
     _SERVERS: """
-        DistributeTranspiler DistributeTranspilerConfig HashName RoundRobin TrainerDesc MultiTrainer DistMultiTrainer
+        HashName RoundRobin TrainerDesc MultiTrainer DistMultiTrainer
         PipelineTrainer DataFeedDesc PipelineOptimizer HDFSClient multi_download
         multi_upload load_persistables_for_increment load_persistables_for_inference convert_dist_to_sparse_program
-        ctr_metric_bundle continuous_value_model tdm_child tdm_sampler rank_attention parameter_server
-        distribute_transpiler hdfs fleet_util
+        tdm_child tdm_sampler rank_attention parameter_server
+        hdfs fleet_util
     """,
     _OPERATORS: """
-        data_norm TreeConv tree_conv partial_concat partial_sum shuffle_batch fused_elemwise_activation
+        TreeConv tree_conv
     """,
     _TOOLS: """
         install_check run_check
-        Compressor QuantizeTranspiler op_freq_statistic extend_with_decoupled_weight_decay
+        Compressor QuantizeTranspiler
         ComplexVariable VarBase
     """,
     _INFERENCE: """

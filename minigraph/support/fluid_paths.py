@@ -14,7 +14,9 @@ from types import ModuleType
 from typing import Any
 
 _PACKAGES = {
-    "minigraph.dygraph": "backward_strategy base checkpoint container jit learning_rate_scheduler nn",
+    "minigraph.contrib": "extend_optimizer op_frequence utils",
+    "minigraph.contrib.layers": "metric_op nn rnn_impl",
+    "minigraph.dygraph": "backward_strategy base checkpoint container jit learning_rate_scheduler nn profiler rnn",
     "minigraph.layers": "control_flow device metric_op ops sequence_lod",
 }
 HOMES = {f"{package}.{name}": package for package, names in _PACKAGES.items() for name in names.split()}

@@ -48,7 +48,7 @@ def code(text: str, label: str) -> str:
 
 
 def details(summary: str, body: str, is_open: bool = False) -> str:
-    """What unfolds below a summary; both are HTML already."""
+    """Element that unfolds below a summary; both are HTML already."""
     return f"<details{' open' if is_open else ''}><summary>{summary}</summary>{body}</details>"
 
 

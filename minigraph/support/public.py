@@ -74,7 +74,7 @@ def public_but(*names: str) -> Callable[[F], F]:
 
 
 def public_by(function: F, call: Callable[..., Any]) -> F:
-    """`function` as a `public` one that is computed by `call`, which takes the same arguments."""
+    """`function` as a `public` one; outside of the imperative mode `call`, which takes the same arguments, computes."""
     keeps = function.__name__ == "__init__" or inspect.isgeneratorfunction(function)
     keeps = keeps or any("Reader[" in str(each) for each in function.__annotations__.values())
     plain = [] if keeps else _plain_parameters(function)
@@ -83,8 +83,10 @@ def public_by(function: F, call: Callable[..., Any]) -> F:
     def guarded(*args: Any, **kwargs: Any) -> Any:
         # Like `all_or_nothing`, but inline: a context manager takes as long as some operators of the imperative mode.
         outer = journal = JOURNAL.get()
+        programs = CURRENT.get()
+        at_once = programs is not None and programs[0].computes_at_once
         # The imperative mode appends nothing to a user's program, so there is nothing to undo.
-        if journal is None and not ((programs := CURRENT.get()) and programs[0].computes_at_once):
+        if journal is None and not at_once:
             journal = []
         mark = 0 if journal is None else len(journal)
         try:
@@ -99,7 +101,7 @@ def public_by(function: F, call: Callable[..., Any]) -> F:
                     is_plain = name not in kwargs or type(kwargs[name]) in kinds
                 if not is_plain and not is_ours(sys._getframe(1)):
                     _check_types(function, args, kwargs, name)
-            return call(*args, **kwargs)
+            return function(*args, **kwargs) if at_once else call(*args, **kwargs)
         except BaseException as error:
             if journal is not None:
                 undo(journal, mark)

@@ -11,6 +11,7 @@ import numpy as np
 
 from minigraph.errors import CommunicationError
 from minigraph.support.communicator import Call, Communicator, check_same, communicating
+from minigraph.support.undo import unnoted
 
 T = TypeVar("T")
 
@@ -69,6 +70,7 @@ class SimulatedRank(Communicator):
         return list(here)
 
 
+@unnoted  # a call that fails on one rank undoes what this rank has built, not what others have
 def run_ranks(functions: Sequence[Callable[[], T]]) -> list[T]:
     """Call each function in a thread of its own as one rank; return their results in order.
 

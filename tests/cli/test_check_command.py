@@ -59,3 +59,13 @@ def test_a_pass_without_faults_is_reported(file, capsys):
 def test_what_is_not_there_is_an_error(file, capsys, name):
     assert main(["check", name]) == 1
     assert "minigraph: error" in capsys.readouterr().err
+
+
+def test_an_unknown_name_is_answered_with_the_rules_and_passes_of_the_file(file, capsys):
+    file.write_text(
+        PASSES
+        + "\nfrom minigraph import layers, rewrite\n\n\n@rewrite.rule\ndef twice(x):\n    return layers.relu(x)\n"
+        "\n\n@twice.to\ndef _(x):\n    return x\n"
+    )
+    assert main(["check", f"{file}:other"]) == 1
+    assert "It defines Wrong, nothing, twice." in capsys.readouterr().err

@@ -76,6 +76,13 @@ def test_names_that_differ_are_listed_with_what_differs():
     assert found[0].fluid == "Equal infinities are not `allclose`."
 
 
+def test_a_difference_of_another_module_is_not_listed():
+    differing = lambda name: {each.fluid for each in port(f"import paddle.fluid as fluid\n{name}\n").differing}  # noqa: E731
+    assert any("Feeds of" in text for text in differing("fluid.layers.data"))
+    assert not any("Feeds of" in text for text in differing("fluid.data"))
+    assert differing("fluid.dygraph.base.guard") and not differing("fluid.unique_name.guard")
+
+
 def test_what_is_no_python_is_an_error():
     with pytest.raises(DataError, match=r"old\.py is no Python 3: line 1"):
         port("print 'loss'\n", "old.py")
@@ -101,6 +108,19 @@ def test_the_command_names_each_difference_once(tmp_path, capsys):
     out = capsys.readouterr().out
     assert out.startswith(f"{script}:2,3: paddle.fluid.layers.rank differs. Fluid: `layers.rank` has no dimensions.")
     assert out.count("\n") == 1
+
+
+def test_a_script_that_cannot_be_read_keeps_no_other_from_being_written(tmp_path, capsys):
+    old, odd, chinese = (tmp_path / name for name in ("old.py", "odd.py", "chinese.py"))
+    old.write_text("import paddle\nprint 'loss'\n")
+    odd.write_bytes("import paddle  # 损失\n".encode("gbk"))
+    chinese.write_bytes("# coding: gbk\nimport paddle.fluid as fluid  # 损失\n".encode("gbk"))
+    assert main(["port", str(old), str(odd), str(chinese), "-o", str(tmp_path / "new")]) == 1
+    told = capsys.readouterr().err
+    assert f"{old} is no Python 3: line 2" in told and f"{odd} is no text that Python reads" in told
+    assert [path.name for path in (tmp_path / "new").iterdir()] == ["chinese.py"]
+    ported = (tmp_path / "new" / "chinese.py").read_text(encoding="gbk")
+    assert ported == "# coding: gbk\nimport minigraph as fluid  # 损失\n"
 
 
 def test_the_command_fails_when_names_are_missing(tmp_path, capsys):

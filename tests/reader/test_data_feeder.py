@@ -10,6 +10,7 @@ from minigraph.data_feeder import DataFeeder
 from minigraph.errors import DataError
 from minigraph.ir import Program
 from minigraph.ir.default_programs import default_main_program, program_guard
+from minigraph.runtime.scope import LoDTensor
 
 TYPES = {
     "x": ([-1, 2, 2], "float32"),
@@ -26,12 +27,19 @@ TYPES = {
 }
 
 
+class ArrayFeeder(DataFeeder):
+    """A feeder whose tensors are looked at as arrays."""
+
+    def feed(self, iterable):
+        return {name: np.asarray(tensor) for name, tensor in super().feed(iterable).items()}
+
+
 def feeder(*names):
     program = Program()
     for name in names:
         shape, dtype = TYPES[name]
         program.global_block().create_var(name=name, shape=shape, dtype=dtype)
-    return DataFeeder(list(names), place=None, program=program)
+    return ArrayFeeder(list(names), place=None, program=program)
 
 
 def feed(name, *values):
@@ -53,6 +61,13 @@ def test_rows_become_one_array_per_variable():
     assert list(fed) == ["x", "label"]
     assert_array(fed["x"], [[[1, 2], [3, 4]], [[5, 6], [7, 8]]], np.float32)
     assert_array(fed["label"], [[5], [6]], np.int64)
+
+
+def test_a_feed_is_made_of_tensors_as_in_fluid():
+    program = Program()
+    program.global_block().create_var(name="x", shape=[-1, 2], dtype="float32")
+    fed = DataFeeder(["x"], None, program).feed([([1, 2],), ([3, 4],)])["x"]
+    assert isinstance(fed, LoDTensor) and fed.shape() == [2, 2] and fed.lod() == []
 
 
 @pytest.mark.parametrize("value", [7, [7], np.int64(7), np.array([7]), np.array(7)])
@@ -243,14 +258,14 @@ def test_variables_and_names_can_be_mixed():
     program = Program()
     x = program.global_block().create_var(name="x", shape=[-1, 2, 2], dtype="float32")
     program.global_block().create_var(name="label", shape=[-1, 1], dtype="int64")
-    fed = DataFeeder([x, "label"], place=None, program=program).feed([([1, 2, 3, 4], 5)])
+    fed = ArrayFeeder([x, "label"], place=None, program=program).feed([([1, 2, 3, 4], 5)])
     assert fed["label"].tolist() == [[5]]
 
 
 def test_names_are_looked_up_in_the_default_main_program():
     with program_guard(Program()):
         default_main_program().global_block().create_var(name="label", shape=[-1, 1], dtype="int64")
-        assert DataFeeder(["label"], place=None).feed([(5,)])["label"].tolist() == [[5]]
+        assert ArrayFeeder(["label"], place=None).feed([(5,)])["label"].tolist() == [[5]]
 
 
 def test_an_unknown_name_is_an_error():

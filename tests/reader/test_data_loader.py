@@ -278,8 +278,10 @@ def test_a_feeder_feeds_a_batch_for_each_place(variables):
     feeder = fluid.DataFeeder(variables, CPU)
     rows = [(np.zeros(2, "float32"), 1)]
     (fed,) = feeder.feed_parallel([rows])
-    assert fed["y"].tolist() == [[1]]
-    assert [fed["y"].tolist() for fed in feeder.feed_parallel([rows, [(np.zeros(2, "float32"), 2)]], 2)] == [
+    assert np.asarray(fed["y"]).tolist() == [[1]]
+    assert [
+        np.asarray(fed["y"]).tolist() for fed in feeder.feed_parallel([rows, [(np.zeros(2, "float32"), 2)]], 2)
+    ] == [
         [[1]],
         [[2]],
     ]

@@ -151,6 +151,18 @@ def test_sequences_keep_their_lengths(program, tmp_path, capsys):
     assert np.asarray(feed["words"]).ravel().tolist() == [1, 2, 3, 4]
 
 
+@pytest.mark.parametrize(("drop_last", "expected"), [(True, [2]), (False, [2, 1])])
+def test_a_loader_gives_the_batches_of_a_data_set(program, tmp_path, drop_last, expected):
+    dataset = dataset_of("QueueDataset", program, tmp_path, ["2 1 2 1 0\n2 3 4 1 1\n", "2 5 6 1 0\n"])
+    loader = fluid.io.DataLoader.from_dataset(dataset, fluid.cpu_places(1), drop_last)
+    for _ in range(2):  # the files are read anew
+        batches = [batch for (batch,) in loader()]
+        assert [batch["x"].shape() for batch in batches] == [[size, 2] for size in expected]
+        assert np.asarray(batches[0]["y"]).tolist() == [[0], [1]]
+    with pytest.raises(WrongTypeError, match="dataset must be one of slot files"):
+        fluid.io.DataLoader.from_dataset([], fluid.cpu_places(1))
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [

@@ -20,7 +20,7 @@ MODULES = [
 
 LEFT = {
     "Block", "Operator", "Variable", "Parameter", "Tensor", "EagerParameter", "Scope",
-    "Runner.run", "Runner.compute", "Program.role_guard", "Program.standing_for", "Program.block",
+    "Runner.run", "Runner.compute", "Executor.compute", "Program.role_guard", "Program.standing_for", "Program.block",
     "Initializer.__call__", "GradientClipBase.wants", "profiler.is_active", "profiler.note",
 }  # fmt: skip
 """What runs for each operator, parameter or step, and checks its arguments itself."""
@@ -35,8 +35,12 @@ LEFT |= {"CounterExample", "Match", "Score", "Step", "Use", "ValueTable.__init__
 LEFT |= {"MovieInfo.__init__", "NormsOverRanks.__init__", "UserInfo.__init__"}
 """Records that the library makes."""
 LEFT |= {
-    f"Communicator.{name}" for name in ["all_gather", "all_reduce", "broadcast", "gather", "reduce_scatter", "scatter"]
-}
+    f"Communicator.{name}"
+    for name in [
+        "all_gather", "all_reduce", "allocate", "between_devices", "broadcast", "gather", "gather_parts", "on",
+        "reduce_parts", "reduce_scatter", "scatter",
+    ]
+}  # fmt: skip
 """What kernels call for each exchange."""
 CALLED_BY_US = {"forward", "op_for"}
 """Methods that users write and the library calls."""
