@@ -1,0 +1,35 @@
+"""The same work spelled in several ways, for a test of their plans and for a benchmark.
+
+`TASKS` has for each task its spellings: functions that append layers to the default program and return the loss.
+"""
+
+import minigraph as fluid
+
+from .elements import DIFFERENCE, INVERSE_ROOT, SWISH
+from .formulas import BIAS, CUBIC, FACTOR_ONCE, LAYER_NORM, LOSS, RESHAPE, SOFTMAX
+from .networks import ATTENTION, CONVOLUTION, MLP, SUM, updates
+from .recurrent import LSTM, RNN
+from .tasks import plan, step
+
+__all__ = ["TASKS", "plan", "step"]
+
+TASKS = {
+    "MLP": MLP,
+    "tanh RNN": RNN,
+    "LSTM": LSTM,
+    "attention": ATTENTION,
+    "convolution": CONVOLUTION,
+    "loss": LOSS,
+    "sum": SUM,
+    "softmax": SOFTMAX,
+    "layer normalization": LAYER_NORM,
+    "bias": BIAS,
+    "factor": FACTOR_ONCE,
+    "reshape": RESHAPE,
+    "cubic": CUBIC,
+    "swish": SWISH,
+    "inverse root": INVERSE_ROOT,
+    "difference": DIFFERENCE,
+    "Adam": updates(lambda **options: fluid.optimizer.Adam(0.01, **options)),
+    "Momentum": updates(lambda **options: fluid.optimizer.Momentum(0.01, 0.9, **options)),
+}

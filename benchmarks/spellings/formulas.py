@@ -1,0 +1,168 @@
+"""Losses, normalizations and other formulas in several spellings."""
+
+import numpy as np
+
+from minigraph import layers
+
+from .tasks import BATCH, CLASSES, HIDDEN, VIEWS_STAY, Task, attr, hidden, labels, numbers, parameter
+
+# Losses
+
+
+def of_logits(loss, mean=layers.mean):
+    def network(x, y):
+        logits = layers.fc(x, CLASSES, param_attr=attr("top", HIDDEN, CLASSES), bias_attr=attr("c", CLASSES))
+        return mean(loss(logits, y))
+
+    return network
+
+
+LOSS = Task(
+    lambda: {"x": numbers(BATCH, HIDDEN), "y": labels(BATCH)},
+    {
+        "softmax and cross_entropy": of_logits(lambda z, y: layers.cross_entropy(layers.softmax(z), y)),
+        "softmax by fc": lambda x, y: layers.mean(layers.cross_entropy(
+            layers.fc(
+                x, CLASSES, param_attr=attr("top", HIDDEN, CLASSES), bias_attr=attr("c", CLASSES), act="softmax"
+            ), y
+        )),
+        "reduce_mean": of_logits(lambda z, y: layers.cross_entropy(layers.softmax(z), y), layers.reduce_mean),
+        "reduce_sum and scale": of_logits(
+            lambda z, y: layers.cross_entropy(layers.softmax(z), y),
+            lambda each: layers.scale(layers.reduce_sum(each), 1 / BATCH),
+        ),
+        "softmax_with_cross_entropy": of_logits(layers.softmax_with_cross_entropy),
+        "log_softmax": of_logits(lambda z, y: _picked(layers.log(layers.softmax(z)), y)),
+        "log_softmax by hand": of_logits(
+            lambda z, y: _picked(z - layers.log(layers.reduce_sum(layers.exp(z), dim=1, keep_dim=True)), y)
+        ),
+    },
+)  # fmt: skip
+
+
+def _picked(log_p, y):
+    return layers.scale(layers.reduce_sum(log_p * layers.one_hot(y, CLASSES), dim=1, keep_dim=True), -1.0)
+
+
+# Normalizations
+
+
+def _share(powers):
+    return powers / layers.reduce_sum(powers, dim=-1, keep_dim=True)
+
+
+def _share_by_rows(z):
+    powers = layers.exp(layers.elementwise_sub(z, layers.reduce_max(z, dim=1), axis=0))
+    return layers.elementwise_div(powers, layers.reduce_sum(powers, dim=1), axis=0)
+
+
+SOFTMAX = Task(
+    LOSS.feed,
+    {
+        "softmax": hidden(layers.softmax),
+        "by exponentials": hidden(lambda z: _share(layers.exp(z))),
+        "less the maximum": hidden(lambda z: _share(layers.exp(z - layers.reduce_max(z, dim=-1, keep_dim=True)))),
+        "without the dimension": hidden(_share_by_rows),
+    },
+)
+
+
+def _normalized_rows(square, divide):
+    def function(z):
+        apart = z - layers.reduce_mean(z, dim=-1, keep_dim=True)
+        variance = layers.reduce_mean(square(apart), dim=-1, keep_dim=True)
+        return divide(apart, variance + 1e-5) * parameter("g", HIDDEN) + parameter("b", HIDDEN)
+
+    return hidden(function)
+
+
+def _normalized_by_columns(z):
+    apart = layers.elementwise_sub(z, layers.reduce_mean(z, dim=1), axis=0)
+    variance = layers.scale(layers.reduce_sum(apart * apart, dim=1), 1 / HIDDEN)
+    normal = layers.elementwise_div(apart, layers.sqrt(variance + 1e-5), axis=0)
+    return parameter("b", HIDDEN) + parameter("g", HIDDEN) * normal
+
+
+LAYER_NORM = Task(
+    LOSS.feed,
+    {
+        "layer_norm": hidden(lambda z: layers.layer_norm(z, param_attr=attr("g", HIDDEN), bias_attr=attr("b", HIDDEN))),
+        "sqrt": _normalized_rows(layers.square, lambda x, v: x / layers.sqrt(v)),
+        "rsqrt": _normalized_rows(layers.square, lambda x, v: x * layers.rsqrt(v)),
+        "without the dimension, parameters first": hidden(_normalized_by_columns),
+        "product and pow": _normalized_rows(lambda x: x * x, lambda x, v: x * layers.pow(v, -0.5)),
+    },
+)
+
+
+def _biased(form):
+    return hidden(lambda z: layers.tanh(layers.elementwise_add(z, form(parameter("b", HIDDEN), z))))
+
+
+BIAS = Task(
+    LOSS.feed,
+    {
+        "broadcast": _biased(lambda b, z: b),
+        "expand": _biased(lambda b, z: layers.expand(layers.reshape(b, [1, HIDDEN]), [BATCH, 1])),
+        "expand_as": _biased(lambda b, z: layers.expand_as(layers.unsqueeze(b, [0]), z)),
+        "row": _biased(lambda b, z: layers.reshape(b, [1, HIDDEN])),
+        "first operand": hidden(lambda z: layers.tanh(layers.elementwise_add(parameter("b", HIDDEN), z))),
+    },
+    apart={name: VIEWS_STAY for name in ("expand", "expand_as", "row")},
+)
+
+# A factor
+
+
+def _number(value):
+    return layers.fill_constant([1], "float32", value)
+
+
+FACTOR_ONCE = Task(
+    LOSS.feed,
+    {
+        "scale": hidden(lambda z: layers.tanh(layers.scale(z, 0.5))),
+        "scales": hidden(lambda z: layers.tanh(layers.scale(layers.scale(z, 2.0), 0.25))),
+        "operator": hidden(lambda z: layers.tanh(z / 2.0)),
+        "product": hidden(lambda z: layers.tanh(layers.elementwise_mul(z, _number(0.5)))),
+        "quotient": hidden(lambda z: layers.tanh(layers.elementwise_div(z, _number(2.0)))),
+    },
+)
+
+# A reshape
+
+
+def _reshaped(shape):
+    def function(z):
+        return layers.reshape(layers.tanh(layers.reshape(z, shape())), [BATCH, HIDDEN])
+
+    return hidden(function)
+
+
+ROWS = BATCH // 8
+RESHAPE = Task(
+    LOSS.feed,
+    {
+        "numbers": _reshaped(lambda: [8, ROWS, HIDDEN]),
+        "rest": _reshaped(lambda: [8, -1, HIDDEN]),
+        "tensor": _reshaped(lambda: layers.assign(np.array([8, ROWS, HIDDEN], "int32"))),
+        "tensor among numbers": _reshaped(lambda: [8, layers.fill_constant([1], "int32", ROWS), HIDDEN]),
+    },
+)
+
+# A cubic inside of a tanh
+
+
+def _cubic(power):
+    return hidden(lambda z: 0.5 * z * (1.0 + layers.tanh(0.8 * (z + 0.044715 * power(z)))))
+
+
+CUBIC = Task(
+    LOSS.feed,
+    {
+        "pow": _cubic(lambda z: layers.pow(z, 3.0)),
+        "square and product": _cubic(lambda z: layers.square(z) * z),
+        "elementwise_mul": _cubic(lambda z: layers.elementwise_mul(layers.square(z), z)),
+        "pow and product": _cubic(lambda z: layers.pow(z, 2.0) * z),
+    },
+)

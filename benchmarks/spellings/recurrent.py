@@ -1,0 +1,222 @@
+"""Recurrent networks in several spellings."""
+
+import minigraph as fluid
+from minigraph import layers
+
+from .tasks import BATCH, CLASSES, HIDDEN, Task, attr, classified, labels, numbers, parameter
+
+STEPS, INPUTS = 50, 32
+
+# A tanh network
+
+CELLS = {
+    "mul": lambda x, h: _tanh_cell(layers.mul, x, h),
+    "matmul": lambda x, h: _tanh_cell(layers.matmul, x, h),
+    "fc": lambda x, h: layers.tanh(
+        layers.elementwise_add(
+            layers.fc(x, HIDDEN, param_attr=attr("w", INPUTS, HIDDEN), bias_attr=False),
+            layers.fc(h, HIDDEN, param_attr=attr("u", HIDDEN, HIDDEN), bias_attr=attr("b", HIDDEN)),
+        )
+    ),
+    "fc of both": lambda x, h: layers.fc(
+        [x, h], HIDDEN, param_attr=[attr("w", INPUTS, HIDDEN), attr("u", HIDDEN, HIDDEN)], bias_attr=attr("b", HIDDEN),
+        act="tanh",
+    ),
+}  # fmt: skip
+CELLS["bias last"] = lambda x, h: layers.tanh(
+    layers.mul(x, parameter("w", INPUTS, HIDDEN))
+    + layers.mul(h, parameter("u", HIDDEN, HIDDEN))
+    + parameter("b", HIDDEN)
+)
+CELLS["bias first"] = lambda x, h: layers.tanh(
+    layers.mul(x, parameter("w", INPUTS, HIDDEN))
+    + parameter("b", HIDDEN)
+    + layers.mul(h, parameter("u", HIDDEN, HIDDEN))
+)
+ENTRIES = {
+    "split": lambda x: layers.split(layers.reshape(x, [STEPS * BATCH, INPUTS]), STEPS, 0),
+    "unstack": lambda x: layers.unstack(x, 0),
+    "subscripts": lambda x: [x[t] for t in range(STEPS)],
+    "slice and squeeze": lambda x: [layers.squeeze(layers.slice(x, [0], [t], [t + 1]), [0]) for t in range(STEPS)],
+    "gathered rows": lambda x: [
+        layers.squeeze(layers.gather(x, layers.fill_constant([1], "int32", t)), [0]) for t in range(STEPS)
+    ],
+    "strided slices": lambda x: [
+        layers.squeeze(layers.strided_slice(x, [0], [t], [t + 1], [1]), [0]) for t in range(STEPS)
+    ],
+}
+
+
+def _tanh_cell(multiply, x, h):
+    w, u, b = parameter("w", INPUTS, HIDDEN), parameter("u", HIDDEN, HIDDEN), parameter("b", HIDDEN)
+    return layers.tanh(layers.elementwise_add(multiply(x, w), layers.elementwise_add(multiply(h, u), b)))
+
+
+def unrolled(cell, entries):
+    def loss(x, h, y):
+        for entry in ENTRIES[entries](x):
+            h = CELLS[cell](entry, h)
+        return classified(h, y)
+
+    return loss
+
+
+def static(cell):
+    def loss(x, h, y):
+        network = layers.StaticRNN()
+        with network.step():
+            entry, state = network.step_input(x), network.memory(h)
+            updated = CELLS[cell](entry, state)
+            network.update_memory(state, updated)
+            network.step_output(updated)
+        return classified(network()[STEPS - 1], y)
+
+    return loss
+
+
+class Cell(layers.RNNCell):
+    def __init__(self, cell):
+        self.cell = cell
+
+    def call(self, inputs, states):
+        updated = CELLS[self.cell](inputs, states)
+        return updated, updated
+
+
+def by_rnn(cell):
+    return lambda x, h, y: classified(layers.rnn(Cell(cell), x, h, time_major=True)[1], y)
+
+
+class Imperative(fluid.dygraph.Layer):
+    """The network in the imperative mode, up to the logits."""
+
+    def __init__(self):
+        super().__init__()
+        shapes = {
+            "w": (INPUTS, HIDDEN), "u": (HIDDEN, HIDDEN), "b": (HIDDEN,), "top": (HIDDEN, CLASSES), "c": (CLASSES,),
+        }  # fmt: skip
+        for name, shape in shapes.items():
+            setattr(self, name, self.create_parameter(list(shape), attr=attr(name, *shape), is_bias=len(shape) == 1))
+
+    def forward(self, x, h):
+        for entry in layers.unstack(x):
+            h = layers.tanh(layers.matmul(entry, self.w) + (layers.matmul(h, self.u) + self.b))
+        return layers.matmul(h, self.top) + self.c
+
+
+def traced(x, h, y):
+    """The operators that the imperative mode has traced, in the default program."""
+    feed = RNN.feed()
+    with fluid.dygraph.guard():
+        arrays = [fluid.dygraph.to_variable(feed[name]) for name in ("x", "h")]
+        _, network = fluid.dygraph.TracedLayer.trace(Imperative(), arrays)
+    names = dict(zip(network.feed_names, ("x", "h"), strict=True))
+    block, target = network.program.global_block(), fluid.default_main_program().global_block()
+    for each in block.all_parameters():
+        parameter(each.name, *each.shape)
+    for op in block.ops:
+        for name in op.output_arg_names:
+            target.create_var(name)
+        inputs = {slot: [names.get(name, name) for name in given] for slot, given in op.inputs.items()}
+        target.append_op(op.type, inputs, dict(op.outputs), dict(op.attrs))
+    logits = target.var(network.fetch_names[0])
+    return layers.mean(layers.softmax_with_cross_entropy(logits, y))
+
+
+RNN = Task(
+    lambda: {"x": numbers(STEPS, BATCH, INPUTS), "h": numbers(BATCH, HIDDEN, seed=2), "y": labels(BATCH)},
+    {
+        "mul on split": unrolled("mul", "split"),
+        "mul on unstack": unrolled("mul", "unstack"),
+        "matmul on unstack": unrolled("matmul", "unstack"),
+        "matmul on subscripts": unrolled("matmul", "subscripts"),
+        "matmul on slice and squeeze": unrolled("matmul", "slice and squeeze"),
+        "matmul on gathered rows": unrolled("matmul", "gathered rows"),
+        "matmul on strided slices": unrolled("matmul", "strided slices"),
+        "fc on unstack": unrolled("fc", "unstack"),
+        "bias last": unrolled("bias last", "unstack"),
+        "bias first": unrolled("bias first", "unstack"),
+        "fc of both on split": unrolled("fc of both", "split"),
+        "StaticRNN": static("mul"),
+        "rnn": by_rnn("matmul"),
+        "imperative mode, traced": traced,
+    },
+)
+
+# A long short-term memory of 20 steps
+
+TIMES = 20
+
+
+def _gates_by_split(z):
+    return layers.split(z, 4, dim=1)
+
+
+def _gates_by_slices(z):
+    return [layers.slice(z, [1], [i * HIDDEN], [(i + 1) * HIDDEN]) for i in range(4)]
+
+
+def memory_cell(multiply, gates):
+    def cell(x, state):
+        h, c = state
+        w, u, b = parameter("w", INPUTS, 4 * HIDDEN), parameter("u", HIDDEN, 4 * HIDDEN), parameter("b", 4 * HIDDEN)
+        z = layers.elementwise_add(layers.elementwise_add(multiply(x, w), multiply(h, u)), b)
+        i, j, f, o = gates(z)
+        c = c * layers.sigmoid(f) + layers.sigmoid(i) * layers.tanh(j)
+        return layers.tanh(c) * layers.sigmoid(o), c
+
+    return cell
+
+
+def _fc_cell(x, state):
+    h, c = state
+    attrs = [attr("w", INPUTS, 4 * HIDDEN), attr("u", HIDDEN, 4 * HIDDEN)]
+    z = layers.fc([x, h], 4 * HIDDEN, param_attr=attrs, bias_attr=attr("b", 4 * HIDDEN))
+    i, j, f, o = _gates_by_split(z)
+    c = c * layers.sigmoid(f) + layers.sigmoid(i) * layers.tanh(j)
+    return layers.tanh(c) * layers.sigmoid(o), c
+
+
+def memory_unrolled(cell, entries):
+    def loss(x, h, y):
+        state = h, h
+        for entry in entries(x):
+            state = cell(entry, state)
+        return classified(state[0], y)
+
+    return loss
+
+
+def memory_static(cell):
+    def loss(x, h, y):
+        network = layers.StaticRNN()
+        with network.step():
+            entry, old = network.step_input(x), (network.memory(h), network.memory(h))
+            new = cell(entry, old)
+            for before, after in zip(old, new, strict=True):
+                network.update_memory(before, after)
+            network.step_output(new[0])
+        return classified(network()[TIMES - 1], y)
+
+    return loss
+
+
+class MemoryCell(layers.RNNCell):
+    def call(self, inputs, states):
+        h, c = memory_cell(layers.matmul, _gates_by_split)(inputs, states)
+        return h, [h, c]
+
+
+LSTM = Task(
+    lambda: {"x": numbers(TIMES, BATCH, INPUTS), "h": numbers(BATCH, HIDDEN, seed=2), "y": labels(BATCH)},
+    {
+        "mul on unstack": memory_unrolled(memory_cell(layers.mul, _gates_by_split), layers.unstack),
+        "matmul on subscripts": memory_unrolled(
+            memory_cell(layers.matmul, _gates_by_split), lambda x: [x[t] for t in range(TIMES)]
+        ),
+        "fc of both": memory_unrolled(_fc_cell, layers.unstack),
+        "gates by slices": memory_unrolled(memory_cell(layers.matmul, _gates_by_slices), layers.unstack),
+        "StaticRNN": memory_static(memory_cell(layers.mul, _gates_by_split)),
+        "rnn": lambda x, h, y: classified(layers.rnn(MemoryCell(), x, [h, h], time_major=True)[1][0], y),
+    },
+)
