@@ -4,8 +4,8 @@ from minigraph.executor.compiled_program import (
     BuildStrategy,
     CompiledProgram,
     ExecutionStrategy,
-    GradientScaleStrategy,
     ReduceStrategy,
 )
+from minigraph.executor.replicas import GradientScaleStrategy
 
 __all__ = ["BuildStrategy", "CompiledProgram", "ExecutionStrategy", "GradientScaleStrategy", "ReduceStrategy"]

@@ -57,6 +57,7 @@ for _member, _name in _NUMPY_NAMES.items():
     _member.numpy, _member.text = np.dtype(_name), _name
     _member.is_floating = _member.numpy.kind == "f"
 _BY_NAME = {name: member for member, name in _NUMPY_NAMES.items()}
+_BY_NAME |= {"int": DType.INT64, "float": DType.FP64}  # Python's numbers
 _BY_NUMPY = {member.numpy: member for member in _NUMPY_NAMES}
 
 
@@ -101,7 +102,11 @@ class VarKind(enum.Enum):
     STEP_SCOPES = "step_scopes"
     """Values that an operator of control flow keeps of each run of its sub-block, for the gradient."""
     RAW = "raw"
-    """What only operators of one family understand, such as the name of a group of ranks."""
+    """What few operators take: the name of a group of ranks, or a tensor whose type only a run knows."""
+    FEED_MINIBATCH = "feed_minibatch"
+    """What the operators ``feed`` of a model read: the list of what is fed."""
+    FETCH_LIST = "fetch_list"
+    """What the operators ``fetch`` of a model write: the list of what is fetched."""
 
     __hash__ = object.__hash__  # there is one of each; Enum would hash the name, in Python, for each type looked up
 
@@ -169,7 +174,10 @@ class TensorType(NamedTuple):
 
 
 RAW = TensorType(DType.UINT8, (128,), VarKind.RAW)
-"""The type of a name of a group of ranks, as long as NCCL's."""
+"""The type of what is `VarKind.RAW`: as long as NCCL's name of a group of ranks."""
+
+FIXED_TYPES = {kind: RAW._replace(kind=kind) for kind in (VarKind.RAW, VarKind.FEED_MINIBATCH, VarKind.FETCH_LIST)}
+"""Kinds whose variables hold no tensor that a program describes, with the type that stands for it."""
 
 
 def parse_type(text: str) -> TensorType:
@@ -285,7 +293,7 @@ def align_shape(x: Sequence[int], y: Sequence[int], axis: int) -> tuple[int, ...
     if axis == -1 or same_shape(x, y):
         return (1,) * (len(x) - len(y)) + y
     require(
-        len(y) <= len(x) or axis == len(y) - len(x),
+        len(y) <= len(x) or axis == len(y) - len(x) or all(dim == 1 for dim in x),
         f"X {list(x)} has fewer dimensions than Y {list(y)} and would lie under it from axis {axis}",
         hint="Reshape X to as many dimensions as Y has and leave axis at -1.",
     )

@@ -28,7 +28,7 @@ script uses, with lines.
 
 
 def differences() -> Iterator[tuple[str, str, str, str]]:
-    """Names in the rows of the page of differences: name, what fluid does, what minigraph does, section."""
+    """Names, or paths to them, in the rows of the page of differences; what fluid does, what is done here, section."""
     public = {name for names in NAMES.values() for name in names} - {name.partition(".")[0] for name in NAMES}
     section, is_table = "", False
     for line in DIFFERENCES.read_text().splitlines():
@@ -40,8 +40,8 @@ def differences() -> Iterator[tuple[str, str, str, str]]:
             is_table = False
         elif is_table and not line.startswith("|---"):
             there, here, _ = (part.strip() for part in line.strip("| ").split(" | "))
-            for name in dict.fromkeys(found.split(".")[-1] for found in re.findall(r"`([\w.]+)", there)):
-                if name in public:
+            for name in dict.fromkeys(re.findall(r"`([\w.]+)", there)):
+                if name.rpartition(".")[2] in public:
                     yield name, there, here, section
 
 
@@ -62,6 +62,7 @@ def text() -> str:
 
 
 def _of_module(module: str, sections: dict[str, list[str]]) -> str:
+    from minigraph.cli.porting import is_about
     from minigraph.errors import UnknownNameError
     from minigraph.support.fluid_absent import ABSENT
 
@@ -73,8 +74,10 @@ def _of_module(module: str, sections: dict[str, list[str]]) -> str:
             gone = next(part for part in (name, *module.split(".")) if part in ABSENT)
             absent.setdefault(ABSENT[gone].reason, []).append(f"`{name}`")
             continue
-        if name in sections and not isinstance(value, types.ModuleType):
-            links = ", ".join(f"[{each}](differences.md#{_anchor(each)})" for each in dict.fromkeys(sections[name]))
+        path = ".".join(filter(None, [module, name]))
+        found = [each for mention, places in sections.items() if is_about(mention, path) for each in places]
+        if found and not isinstance(value, types.ModuleType):
+            links = ", ".join(f"[{each}](differences.md#{_anchor(each)})" for each in dict.fromkeys(found))
             differing.append(f"`{name}` ({links})")
         else:
             here.append(f"`{name}`")

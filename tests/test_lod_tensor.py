@@ -111,3 +111,10 @@ def test_what_a_scope_holds_keeps_its_sequences():
     assert variable.get_tensor().lod() == [[0, 1, 3]]
     variable.value = np.zeros((3, 1))  # as a run does
     assert variable.get_tensor().lod() == []
+
+
+def test_a_tensor_without_a_value_is_empty_with_a_warning():
+    tensor = fluid.Scope().var("unset").get_tensor()
+    assert tensor.shape() == [0]
+    with pytest.warns(UserWarning, match="unset holds no value yet"):
+        assert np.array(tensor).shape == (0,)

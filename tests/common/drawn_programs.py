@@ -86,7 +86,10 @@ def draw_variable(draw: st.DrawFn, block: Block, name: str) -> Variable:
         param.gradient_clip, param.regularizer = draw(clips), draw(clips)
     else:
         var = Variable(block, name, draw(st.none() | tensor_types))
-    kinds = [kind for kind in VarKind if kind is not VarKind.STEP_SCOPES or var.tensor_type is None]
+    # Lists of what is fed and fetched are not read back, nor are the operators that alone use them.
+    kinds = [kind for kind in VarKind if kind not in (VarKind.FEED_MINIBATCH, VarKind.FETCH_LIST)]
+    if var.tensor_type is not None:
+        kinds.remove(VarKind.STEP_SCOPES)
     var.kind = draw(st.sampled_from(kinds))
     for field in ("persistable", "stop_gradient", "is_data", "need_check_feed"):
         setattr(var, field, draw(st.booleans()))

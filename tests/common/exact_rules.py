@@ -3,6 +3,9 @@
 from minigraph import layers
 from minigraph.ir import Role
 from minigraph.passes.rules import attr, marked, op, rule, value
+from minigraph.types import DType
+
+KEEPS_MINUS_ZERO = "scale adds its bias in float16, which makes -0 a 0"
 
 
 def have_one_shape(first, *others):
@@ -49,6 +52,11 @@ def _(x, a, b):
 @rule
 def minus_of_minus(x):
     return layers.scale(marked(layers.scale(x, -1.0), shared=True), -1.0)
+
+
+@minus_of_minus.where
+def _(m):
+    yield m.x.dtype is not DType.FP16, KEEPS_MINUS_ZERO
 
 
 @minus_of_minus.to
@@ -176,6 +184,7 @@ def mul_of_grad(x, y, d):
 def _(m):
     yield have_one_shape(m.x, m.y, m.d), "all must have one known shape"
     yield m.d.tensor_type.dtype.is_floating, "a gradient must have numbers"
+    yield m.d.dtype is not DType.FP16, KEEPS_MINUS_ZERO
 
 
 @mul_of_grad.to

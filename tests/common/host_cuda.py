@@ -10,6 +10,7 @@ import hashlib
 import re
 import shutil
 import subprocess
+import threading
 import types
 from contextlib import contextmanager
 from pathlib import Path
@@ -84,6 +85,10 @@ def _of_device(value):
     return value
 
 
+_ONE_AT_A_TIME = threading.Lock()
+"""Held while a kernel is compiled or runs: its threads are numbered by variables of the library."""
+
+
 class RawModule:
     """Compiles CUDA source for the processor, once for each text."""
 
@@ -107,6 +112,11 @@ class RawModule:
 
     @classmethod
     def _compiled(cls, text):
+        with _ONE_AT_A_TIME:
+            return cls._compiled_alone(text)
+
+    @classmethod
+    def _compiled_alone(cls, text):
         stem = cls.folder / hashlib.sha256(text.encode()).hexdigest()[:20]
         library = stem.with_suffix(".so")
         if not library.exists():
@@ -133,7 +143,8 @@ class RawModule:
             assert grid[0] > 0 and block[0] <= 1024
             cells = [_cell(arg, kind) for arg, kind in zip(args, kinds, strict=True)]
             pointers = (ctypes.c_void_p * len(cells))(*[ctypes.addressof(cell) for cell in cells])
-            launch((ctypes.c_uint * 1)(*grid), (ctypes.c_uint * 1)(*block), pointers)
+            with _ONE_AT_A_TIME:
+                launch((ctypes.c_uint * 1)(*grid), (ctypes.c_uint * 1)(*block), pointers)
             launches.append(name)
 
         return call
@@ -300,6 +311,10 @@ class HostCupy(types.ModuleType):
     def array(self, array, dtype=None, order="K"):
         ndarray.sent += type(array) is not ndarray
         return _of_device(np.array(array, dtype, order=order, subok=False))
+
+    def take_along_axis(self, array, indices, axis):
+        # NumPy's own makes indices on the processor, CuPy's on the device.
+        return _of_device(np.take_along_axis(np.asarray(array), np.asarray(indices), axis))
 
     def __getattr__(self, name):
         if name.startswith("__"):

@@ -46,6 +46,8 @@ def elementwise(fluid):
 def recurrent(fluid):
     L = fluid.layers
     gates, hidden, cell = fluid.data("gates", [2, 12]), fluid.data("h", [2, 4]), fluid.data("c", [2, 4])
+    start = fluid.data("first", [1, None, 3])
+    L.lstm(fluid.data("series", [5, None, 4]), start, start, 5, 3, 1)
     L.gru_unit(gates, hidden, 12), L.lstm_unit(fluid.data("i", [2, 4]), hidden, cell)
     sequence = fluid.data("s", [2, 5, 4])
     L.rnn(L.GRUCell(4), sequence)

@@ -68,6 +68,9 @@ def loaders(fluid):
             getattr(made, f"{prefix}_batch_generator")(lambda: iter([[np.ones((2, 3), "float32")]]), place)
             getattr(made, f"{prefix}_sample_list_generator")(rows, place)
     fluid.io.DataLoader([x], 2)
+    dataset = minigraph.DatasetFactory().create_dataset("QueueDataset")
+    dataset.set_use_var([x])
+    fluid.recorded(minigraph.io.DataLoader).from_dataset(dataset, [place])
     feeder = fluid.recorded(fluid.DataFeeder([x], place, minigraph.default_main_program()))
     feeder.feed([(np.ones(3),)])
     feeder.feed_parallel([[(np.ones(3),)]], 1)
@@ -81,6 +84,8 @@ def files_of_variables(fluid):
         getattr(fluid.io, f"save_{what}")(executor, what, main, filename="all", **more)
         getattr(fluid.io, f"load_{what}")(executor, what, main, filename="all", **more)
     fluid.io.is_parameter(hidden), fluid.io.is_persistable(hidden), fluid.io.is_belong_to_optimizer(hidden)
+    fluid.io.get_parameter_value(main.all_parameters()[0], executor)
+    fluid.io.get_parameter_value_by_name(main.all_parameters()[0].name, executor, main)
     fluid.io.get_program_parameter(main), fluid.io.get_program_persistable_vars(main)
 
 
@@ -89,6 +94,7 @@ def files_of_programs(fluid):
     main, hidden, executor = network(fluid)
     fluid.io.save_inference_model("model", ["x"], [hidden], executor, main)
     fluid.io.load_inference_model("model", executor)
+    fluid.io.prepend_feed_ops(main.clone(), ["x"]), fluid.io.append_fetch_ops(main.clone(), [hidden.name])
     fluid.io.deserialize_program(fluid.io.serialize_program(main))
     for module in (fluid, fluid.io):
         module.save(main, "net"), module.load(main, "net", executor)

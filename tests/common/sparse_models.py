@@ -7,7 +7,10 @@ from minigraph import clip, layers
 from minigraph.clip import ClipPipeline
 
 SIZE = [11, 4]
-IDS = [np.array(ids) for ids in ([[3, 1], [3, 3], [10, 0]], [[1, 1], [2, 9], [3, 3]], [[5, 5], [5, 5], [5, 5]])]
+IDS = [
+    np.array(ids)
+    for ids in ([[3, 1], [3, 3], [10, 0]], [[1, 1], [2, 9], [3, 3]], [[5, 5], [5, 5], [5, 5]], [[9, 2], [0, 7], [3, 1]])
+]
 
 
 def starting_from(array):
@@ -44,7 +47,7 @@ class Model:
         return self
 
     def train(self, kind_of_executor=fluid.Executor, fetch=(), prepare=lambda scope: None):
-        """Everything in the scope after three steps, and what was fetched in each."""
+        """Everything in the scope after a step for each of `IDS`, and what was fetched in each."""
         executor, scope, fetched = kind_of_executor(), fluid.Scope(), []
         executor.run(self.startup, scope=scope)
         prepare(scope)

@@ -223,6 +223,17 @@ def test_a_prefix_stands_twice_before_temporaries():
     assert out.name == "pre_pre_relu_0.tmp_0"
 
 
+@pytest.mark.parametrize("label", [np.array([[1]]), np.array([[0.25, 0.75, 0.0]])], ids=["hard", "soft"])
+def test_the_loss_of_logits_far_apart_follows_the_formula(label):
+    soft = label.dtype.kind == "f"
+    with fluid.program_guard(fluid.Program(), fluid.Program()):
+        x, y = data("x", 1, 3), fluid.data("y", list(label.shape), str(label.dtype))
+        loss = layers.softmax_with_cross_entropy(x, y, soft_label=soft)
+        feed = {"x": np.array([[200.0, 0.0, 100.0]]), "y": label}
+        (found,) = fluid.Executor().run(feed=feed, fetch_list=[loss])
+    assert found.item() == (150.0 if soft else 200.0)
+
+
 def test_the_gradient_of_soft_labels_takes_them_as_they_are():
     logits, label = np.array([[0.5, -1.0, 2.0]]), np.array([[1.0, 0.5, 0.5]])
     with fluid.program_guard(fluid.Program(), fluid.Program()):

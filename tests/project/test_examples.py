@@ -62,8 +62,8 @@ def recorded(name):
 
 @pytest.fixture(autouse=True)
 def own_names():
-    """Names and values of one test are no concern of the others."""
-    with fluid.unique_name.guard(), fluid.scope_guard(fluid.Scope()):
+    """Names and values of their own, and one thread, as examples have that run in a process of their own."""
+    with fluid.unique_name.guard(), fluid.scope_guard(fluid.Scope()), blas.one_thread():
         yield
 
 
@@ -544,7 +544,7 @@ def test_the_recurrent_networks_first_gradients_are_those_of_backpropagation_thr
 
 @pytest.fixture(scope="module")
 def recurrent_report():
-    with blas.one_thread():  # as for the examples that run in a process of their own
+    with blas.one_thread():
         return load("exploding_rnn")["main"]([])
 
 

@@ -109,6 +109,8 @@ UNKNOWN = {
     "a function of NumPy": lambda x: np.sin(x), "a sum by NumPy": lambda x: np.add(x, 1), "len": len, "float": float,
     "int": int, "an index": lambda x: [1, 2][x], "an array of it": np.array, "its value": lambda x: x.numpy(),
     "assigned in parts": lambda x: x.__setitem__(0, 1), "backward": lambda x: x.backward(),
+    "its gradient": lambda x: x.gradient(), "cleared": lambda x: x.clear_gradient(), "detached": lambda x: x.detach(),
+    "given a value": lambda x: x.set_value(np.ones(4)),
 }  # fmt: skip
 
 
@@ -480,8 +482,8 @@ def test_what_has_a_meaning_is_accepted_without_a_word():
     assert np.array_equal(tripled, np.full((2, 4), 3))
     assert not grad.any()
     zeros = {param.name: np.zeros(param.shape, "float32") for param in fluid.default_main_program().all_parameters()}
-    assert executor.run(feed={**feed, **zeros}, fetch_list=[loss])[0] == 0
     assert executor.run(feed=feed, fetch_list=[loss])[0] != 0
+    assert executor.run(feed={**feed, **zeros}, fetch_list=[loss])[0] == 0
 
 
 def warned(call):
