@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable, Sequence
 from functools import cache, partial
+from itertools import groupby
 from math import prod
 from typing import Any
 
@@ -129,16 +130,25 @@ _TEXT = """
 
 def squares(operands, sizes, like):
     total, rest = parts_of_squares(vector(operands, 0, load(sizes), like))
-    store_as(load(operands + 8), total + rest)
-    return total + rest
+    store_as(load(operands + 8), total)
+    store_as(load(operands + 8) + 8, rest)
 
 
 def squares_float32(operands, sizes, strides, own):
     squares(operands, sizes, np.float32(0))
 
 
-def squares_float64(operands, sizes, strides, status):
-    if not 1e-280 < squares(operands, sizes, np.float64(0)) < 1e300:
+def squares_float64(operands, sizes, strides, own):
+    squares(operands, sizes, np.float64(0))
+
+
+def total_of_squares(operands, sizes, strides, own):
+    store_as(load(operands + 8), added_exactly(vector(operands, 0, load(sizes), np.float64(0))))
+
+
+def total_within_bounds(operands, sizes, strides, status):
+    total_of_squares(operands, sizes, strides, status)
+    if not 1e-280 < load_as(load(operands + 8), np.float64(0)) < 1e300:
         store(status, 1)
 """
 
@@ -154,14 +164,39 @@ def _power() -> int | None:
         return None
 
 
-def _record_norm(recording: Recording, x: Symbol) -> Symbol:
-    """Record the norm of one vector of less than a thread's share, by the loop."""
-    if numba_name(x.dtype) is None or x.is_transposed or x.size >= 2 * least_of(x.dtype.itemsize):
+def _record_norm(recording: Recording, xs: Sequence[Symbol]) -> Symbol:
+    """Record the joint norm of arrays that are together less than a thread's share, by the loops."""
+    dtype, size = xs[0].dtype, sum(x.size for x in xs)
+    if numba_name(dtype) is None or any(x.dtype != dtype for x in xs) or size >= 2 * least_of(dtype.itemsize):
         raise UnsupportedError("another norm")
-    total, kind = recording.new((1,), np.float64), x.dtype.name
-    status = STATUS if kind == "float64" else 0
-    recording.emit(_IN_TABLES.address(f"squares_{kind}"), [x, total], [x.size], [], status)
+    vectors = _joined(recording, xs)
+    parts, total = recording.new((len(vectors), 2), np.float64), recording.new((1,), np.float64)
+    for i, x in enumerate(vectors):
+        if not x.value.layout.flags.c_contiguous:
+            raise UnsupportedError("another order")
+        recording.emit(_IN_TABLES.address(f"squares_{dtype.name}"), [x, parts[i]], [x.size], [])
+    adds, status = ("total_within_bounds", STATUS) if dtype == np.float64 else ("total_of_squares", 0)
+    recording.emit(_IN_TABLES.address(adds), [parts, total], [2 * len(vectors)], [], status)
     return _root(recording, total)
+
+
+def _joined(recording: Recording, xs: Sequence[Symbol]) -> Sequence[Symbol]:
+    """The vectors whose squares `_Norm.sum_of_squares` adds."""
+    if len(xs) <= _FEW:
+        return xs
+    found: list[Symbol] = []
+    for is_short, group in groupby(xs, key=lambda x: x.size <= SHORT):
+        run = list(group)
+        found.extend([_in_a_row(recording, run)] if is_short and len(run) > 1 else run)
+    return found
+
+
+def _in_a_row(recording: Recording, xs: Sequence[Symbol]) -> Symbol:
+    vector, start = recording.new((sum(x.size for x in xs),), xs[0].dtype), 0
+    for x in xs:
+        recording.copy(x, vector[start : start + x.size])
+        start += x.size
+    return vector
 
 
 def _root(recording: Recording, total: Symbol) -> Symbol:
@@ -181,9 +216,9 @@ def _factor(recording: Recording, threshold: Symbol, ratio: Symbol) -> Symbol:
 
 @native_loop("clip_factor")
 def record_clip_factor(recording, xs, clip_norm, *, p):
-    if p != 2 or len(xs) > 1 or clip_norm.dtype != xs[0].dtype:
+    if p != 2 or clip_norm.dtype != xs[0].dtype:
         raise UnsupportedError("another norm")
-    ratio, total = _record_norm(recording, xs[0]), recording.new((1,), clip_norm.dtype)
+    ratio, total = _record_norm(recording, xs), recording.new((1,), clip_norm.dtype)
     recording.emit(address_of(f"rounded_{clip_norm.dtype.name}"), [ratio, total], [], [])
     return _factor(recording, clip_norm, ratio), total
 
@@ -193,12 +228,13 @@ def record_clip_by_global_norm(recording, xs, clip_norm, *, p, strict):
     if strict:
         raise UnsupportedError("errors")
     factor, total = record_clip_factor(recording, xs, clip_norm, p=p)
-    return [np.multiply(xs[0], recording.shrink(factor, xs[0].dtype))], total
+    number = recording.shrink(factor, xs[0].dtype)
+    return [np.multiply(x, number) for x in xs], total
 
 
 @native_loop("clip_by_norm")
 def record_clip_by_norm(recording, x, *, max_norm):
-    factor = _factor(recording, recording.constant([max_norm], np.float64), _record_norm(recording, x))
+    factor = _factor(recording, recording.constant([max_norm], np.float64), _record_norm(recording, [x]))
     return np.multiply(x, recording.shrink(factor, x.dtype))
 
 

@@ -1,14 +1,19 @@
 """Norms against exact rational arithmetic: 2 units of the last place at most, sums of squares to 1e-8."""
 
+import math
 import os
 import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 from explore.norms import EDGES, ROADS, VALUES, Problem, case
+from hypothesis import given
+from hypothesis import strategies as st
 from jit_support import needs_numba
 
+from minigraph.kernels.jit.loops.norms import added_exactly
 from minigraph.support import blas
 
 pytestmark = pytest.mark.numbers
@@ -63,3 +68,20 @@ def test_norms_are_exact_whatever_the_kernels_of_blas(core_type, threads):
     words = [sys.executable, "-m", "tests.explore", "--only", "norms", "--seed", "0", "--cases", "100"]
     result = subprocess.run(words, capture_output=True, text=True, env=environment, cwd=Path(__file__).parents[2])
     assert result.returncode == 0, result.stdout + result.stderr
+
+
+NUMBERS = st.floats(allow_nan=False, allow_infinity=False, max_value=1e300, min_value=-1e300)
+TIES = st.sampled_from([1.0, 2.0**53, 2.0**-53, 2.0**-54, 2.0**-105, 3.0, 1e-320, -(2.0**-53), -1.0, 0.0])
+
+
+@given(st.lists(NUMBERS | TIES, max_size=12))
+def test_the_sum_of_parts_is_rounded_once(numbers):
+    assert added_exactly(np.array(numbers, "float64")) == math.fsum(numbers)
+
+
+@pytest.mark.parametrize(
+    ("numbers", "expected"), [([math.inf, 1], math.inf), ([1, math.nan], math.nan), ([1.7e308, 1.7e308], math.inf)]
+)
+def test_a_sum_that_is_not_finite_is_infinite_or_nan(numbers, expected):
+    with np.errstate(over="ignore"):
+        assert np.array_equal(added_exactly(np.array(numbers, "float64")), expected, equal_nan=True)

@@ -191,7 +191,13 @@ def test_an_update_in_a_table_keeps_powers_that_differ_apart(monkeypatch):
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("shapes", [[(40, 50)], [(7,)], [(40, 50), (3,), (1, 4)]])
+@pytest.mark.parametrize(
+    "shapes",
+    [
+        [(40, 50)], [(7,)], [(40, 50), (3,), (1, 4)], [(100, 90), (3,), (9001,)], [(40, 50), *[(3,)] * 9],
+        [(3,), (100, 90), (5,), (2, 3), *[(100, 90)] * 2, *[(4,)] * 5],
+    ],
+)  # fmt: skip
 @pytest.mark.parametrize("together", [True, False])
 def test_a_clip_in_a_table_has_the_bits_of_its_function(together, shapes, dtype, monkeypatch):
     block = fluid.default_main_program().global_block()
@@ -218,6 +224,23 @@ def test_a_clip_in_a_table_has_the_bits_of_its_function(together, shapes, dtype,
         text = executor.plan_for(fluid.default_main_program(), {}, []).compiled.source
         assert ("native" in text) == (runs > 0) or shapes == [(7,)]
     assert found[: len(found) // 2] == found[len(found) // 2 :]
+
+
+def test_a_clip_in_another_order_than_the_updates_is_in_the_call():
+    y = fluid.data("x", [None, 24])
+    for _ in range(6):
+        y = layers.fc(y, 24, act="tanh")
+    rule = fluid.optimizer.Momentum(0.1, 0.9)
+    pairs = rule.backward(layers.mean(layers.square(y)))
+    rule.apply_gradients(fluid.clip.GradientClipByGlobalNorm(0.1)(pairs[::-1]))
+    executor, feed = fluid.Executor(jit=True), {"x": np.ones((4, 24), "float32")}
+    executor.run(fluid.default_startup_program())
+    for _ in range(2):
+        executor.run(feed=feed)
+    text = executor.plan_for(fluid.default_main_program(), feed, []).compiled.source
+    (norm,) = [line for line in text.splitlines() if " = jit_clip_factor(" in line]
+    assert norm.count("_GRAD") == len(pairs)  # and not one long vector
+    assert outside(text) == []
 
 
 # Arrays from outside

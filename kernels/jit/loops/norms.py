@@ -34,6 +34,51 @@ def sum_of_parts(x, power):
     return multiples, rests
 
 
+def added_exactly(numbers):
+    """The sum of `numbers`, rounded once, as by ``math.fsum``; the vector is overwritten.
+
+    Partial sums that do not overlap add up to it (J. R. Shewchuk, 1997); they take no more room than what was added.
+    """
+    rough = 0.0
+    for i in range(numbers.size):
+        rough += numbers[i]
+    if not math.isfinite(rough):
+        return rough
+    count = 0
+    for i in range(numbers.size):
+        larger, kept = numbers[i], 0
+        for j in range(count):
+            smaller = numbers[j]
+            if abs(larger) < abs(smaller):
+                larger, smaller = smaller, larger
+            total = larger + smaller
+            rest = smaller - (total - larger)
+            if rest != 0:
+                numbers[kept] = rest
+                kept += 1
+            larger = total
+        numbers[kept] = larger
+        count = kept + 1
+    return rounded_once(numbers[:count])
+
+
+def rounded_once(partials):
+    """The sum of numbers that do not overlap, the largest of them last."""
+    last = partials.size - 1
+    if last < 0:
+        return 0.0
+    total, rest = partials[last], 0.0
+    while last > 0 and rest == 0:
+        last -= 1
+        larger, smaller = total, partials[last]
+        total = larger + smaller
+        rest = smaller - (total - larger)
+    # Half a digit is rounded to even, unless the next partial sum says that it is more than half.
+    if last > 0 and (rest > 0) == (partials[last - 1] > 0) and (total + 2 * rest) - total == 2 * rest:
+        total += 2 * rest
+    return total
+
+
 def parts_of_squares(x):
     """Two numbers whose sum is that of the rounded squares; see `minigraph.kernels.sums.parts_of_sizes`."""
     total, rests = 0.0, 0.0
