@@ -40,6 +40,7 @@ from minigraph.passes.shards import ShardBatch
 from minigraph.passes.shrink_in_update import ShrinkInUpdate
 from minigraph.passes.skip_joins import SkipJoins
 from minigraph.passes.slice_rows import SliceRows
+from minigraph.passes.split_operands import SplitOperands
 from minigraph.passes.split_products import SplitProducts
 from minigraph.passes.transpose_into_matmul import TransposeIntoMatmul
 from minigraph.passes.transpose_once import TransposeOnce
@@ -52,12 +53,11 @@ from minigraph.passes.write_where_assigned import WriteWhereAssigned
 # readers that are dead would keep values that the last two passes want for one operator alone.
 IN_ORDER: tuple[Pass, ...] = (
     FuseGlobalNorm(), MergeExchanges(), UnrollRecurrent(), OrderOperands(), MeanOfAll(), FindNormalizations(),
-    FindCrossEntropy(),
-    FoldConstants(), ScaleByConstants(), MultiplyPowers(), BroadcastExpanded(), SliceRows(), JoinSlices(),
-    MatmulToMul(), SplitProducts(), CleanUp(), ScaleIntoMatmul(), TurnTransposes(), TransposeIntoMatmul(),
-    ShareCommonSubexpressions(), FuseSoftmaxCrossEntropy(), SkipJoins(), MergeMatmuls(), MergeColumnSums(),
-    MergeProducts(), TransposeOnce(), MergeUpdates(), ShrinkInUpdate(), FuseMeanLoss(), FreeAddends(), RemoveDeadOps(),
-    WriteWhereAssigned(), FuseElementwise(),
+    FindCrossEntropy(), FoldConstants(), ScaleByConstants(), MultiplyPowers(), BroadcastExpanded(), SliceRows(),
+    JoinSlices(), MatmulToMul(), SplitProducts(), SplitOperands(), CleanUp(), ScaleIntoMatmul(), TurnTransposes(),
+    TransposeIntoMatmul(), ShareCommonSubexpressions(), FuseSoftmaxCrossEntropy(), SkipJoins(), MergeMatmuls(),
+    MergeColumnSums(), MergeProducts(), TransposeOnce(), MergeUpdates(), ShrinkInUpdate(), FuseMeanLoss(),
+    FreeAddends(), RemoveDeadOps(), WriteWhereAssigned(), FuseElementwise(),
 )  # fmt: skip
 """Passes that executors may apply, in the order in which they run."""
 
@@ -108,6 +108,7 @@ __all__ = [
     "ShrinkInUpdate",
     "SkipJoins",
     "SliceRows",
+    "SplitOperands",
     "SplitProducts",
     "TransposeIntoMatmul",
     "TransposeOnce",

@@ -1,9 +1,11 @@
 """Recurrent networks in several spellings."""
 
+import numpy as np
+
 import minigraph as fluid
 from minigraph import layers
 
-from .tasks import BATCH, CLASSES, HIDDEN, Task, attr, classified, labels, numbers, parameter
+from .tasks import BATCH, CLASSES, HIDDEN, ONE_MATRIX, Task, attr, classified, labels, numbers, parameter, start_of
 
 STEPS, INPUTS = 50, 32
 
@@ -33,6 +35,9 @@ CELLS["bias first"] = lambda x, h: layers.tanh(
     + parameter("b", HIDDEN)
     + layers.mul(h, parameter("u", HIDDEN, HIDDEN))
 )
+CELLS["concat"] = lambda x, h: layers.tanh(
+    layers.matmul(layers.concat([x, h], 1), _both(HIDDEN)) + parameter("b", HIDDEN)
+)
 ENTRIES = {
     "split": lambda x: layers.split(layers.reshape(x, [STEPS * BATCH, INPUTS]), STEPS, 0),
     "unstack": lambda x: layers.unstack(x, 0),
@@ -50,6 +55,12 @@ ENTRIES = {
 def _tanh_cell(multiply, x, h):
     w, u, b = parameter("w", INPUTS, HIDDEN), parameter("u", HIDDEN, HIDDEN), parameter("b", HIDDEN)
     return layers.tanh(layers.elementwise_add(multiply(x, w), layers.elementwise_add(multiply(h, u), b)))
+
+
+def _both(columns):
+    """The weights of input and state as one matrix."""
+    start = [start_of("w", INPUTS, columns), start_of("u", HIDDEN, columns)]
+    return layers.create_parameter([INPUTS + HIDDEN, columns], "float32", attr=attr("wu", start=np.concatenate(start)))
 
 
 def unrolled(cell, entries):
@@ -137,10 +148,12 @@ RNN = Task(
         "bias last": unrolled("bias last", "unstack"),
         "bias first": unrolled("bias first", "unstack"),
         "fc of both on split": unrolled("fc of both", "split"),
+        "concat": unrolled("concat", "unstack"),
         "StaticRNN": static("mul"),
         "rnn": by_rnn("matmul"),
         "imperative mode, traced": traced,
     },
+    apart={"concat": ONE_MATRIX},
 )
 
 # A long short-term memory of 20 steps
@@ -172,6 +185,14 @@ def _fc_cell(x, state):
     h, c = state
     attrs = [attr("w", INPUTS, 4 * HIDDEN), attr("u", HIDDEN, 4 * HIDDEN)]
     z = layers.fc([x, h], 4 * HIDDEN, param_attr=attrs, bias_attr=attr("b", 4 * HIDDEN))
+    i, j, f, o = _gates_by_split(z)
+    c = c * layers.sigmoid(f) + layers.sigmoid(i) * layers.tanh(j)
+    return layers.tanh(c) * layers.sigmoid(o), c
+
+
+def _joined_cell(x, state):
+    h, c = state
+    z = layers.matmul(layers.concat([x, h], 1), _both(4 * HIDDEN)) + parameter("b", 4 * HIDDEN)
     i, j, f, o = _gates_by_split(z)
     c = c * layers.sigmoid(f) + layers.sigmoid(i) * layers.tanh(j)
     return layers.tanh(c) * layers.sigmoid(o), c
@@ -215,8 +236,10 @@ LSTM = Task(
             memory_cell(layers.matmul, _gates_by_split), lambda x: [x[t] for t in range(TIMES)]
         ),
         "fc of both": memory_unrolled(_fc_cell, layers.unstack),
+        "concat": memory_unrolled(_joined_cell, layers.unstack),
         "gates by slices": memory_unrolled(memory_cell(layers.matmul, _gates_by_slices), layers.unstack),
         "StaticRNN": memory_static(memory_cell(layers.mul, _gates_by_split)),
         "rnn": lambda x, h, y: classified(layers.rnn(MemoryCell(), x, [h, h], time_major=True)[1][0], y),
     },
+    apart={"concat": ONE_MATRIX},
 )

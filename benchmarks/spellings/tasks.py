@@ -84,6 +84,15 @@ def has_as_many_steps(task, spelling):
     return len(plan(task, spelling)) == len(plan(task, next(iter(task.spellings))))
 
 
+def has_one_more_join(task, spelling):
+    """Whether what differs is one `concat`, and the update of fewer, larger parameters."""
+    found, expected = (work(plan(task, name)) for name in (spelling, next(iter(task.spellings))))
+    more, less = found - expected, expected - found
+    types = [sorted(type for type, *_ in each) for each in (more, less)]
+    return types == [["concat", "merged_sgd"], ["merged_sgd"]]
+
+
+ONE_MATRIX = Apart("has one matrix for input and state, whose gradient is joined", has_one_more_join)
 VIEWS_STAY = Apart("reshapes stay, which are views", only_views_differ)
 
 
@@ -100,9 +109,13 @@ def parameter(name, *shape):
     return layers.create_parameter(list(shape), "float32", attr=attr(name, *shape))
 
 
-def attr(name, *shape):
-    start = np.random.RandomState(sum(map(ord, name))).uniform(-0.1, 0.1, shape).astype("float32")
+def attr(name, *shape, start=None):
+    start = start_of(name, *shape) if start is None else start
     return fluid.ParamAttr(name, initializer=fluid.initializer.NumpyArrayInitializer(start))
+
+
+def start_of(name, *shape):
+    return np.random.RandomState(sum(map(ord, name))).uniform(-0.1, 0.1, shape).astype("float32")
 
 
 def classified(h, y, columns=HIDDEN):
