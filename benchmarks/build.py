@@ -1,4 +1,4 @@
-"""From nothing to the first clipped gradients: what a program of many operators costs before and in its first run."""
+"""Measure the way to the first clipped gradients: the cost of a program of many operators until its first run."""
 
 import gc
 import time

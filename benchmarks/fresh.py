@@ -1,4 +1,4 @@
-"""What shows only in a process of its own: how long the first step takes, and the memory that steps need at most."""
+"""Measure in fresh processes the time of the first step and the most memory that steps need."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""What every benchmark shares: engines take turns within one run, results are compared, medians are printed."""
+"""Measure engines that take turns within one run, compare their results and print medians."""
 
 import gc
 import importlib.metadata
@@ -58,7 +58,7 @@ def _seconds(function):
 
 @dataclass
 class Settings:
-    """Which engines, how long, and where the results are collected."""
+    """Engines to measure, seconds for each, and the collected results."""
 
     engines: list[str]
     rounds: int = 10

@@ -20,7 +20,7 @@ import minigraph as fluid
 
 @dataclass(frozen=True)
 class Recipe:
-    """How to train; without `max_norm` gradients are not clipped."""
+    """Options of a training; without `max_norm` gradients are not clipped."""
 
     optimizer: str = "sgd"
     rate: float = 0.01

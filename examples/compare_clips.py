@@ -33,7 +33,7 @@ def build():
 
 
 def print_operators(report):
-    """How many operators each way appends."""
+    """Number of operators that each way appends."""
     before = len(report.unclipped.global_block().ops)
     print(f"The program and its backward pass have {before} operators. Clipping appends more:")
     for name, clip in report.strategies.items():

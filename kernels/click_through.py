@@ -46,7 +46,7 @@ def _part(x, start_index, length) -> Any:
 
 
 def _laid_back(xp, xs, parts, start_index, wanted) -> list[Any]:
-    """Each part at its columns in a matrix of zeros like that which it is of."""
+    """Each part at its columns in zeros of the shape of its matrix; None where no gradient is wanted."""
     found: list[Any] = []
     for x, part, is_wanted in zip(xs, parts, wanted, strict=True):
         found.append(xp.zeros(x.shape, part.dtype) if is_wanted else None)

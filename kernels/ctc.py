@@ -132,7 +132,7 @@ def _scaled_sums(xp, of_states, skips, ends, present) -> tuple[Any, Any]:
 
 
 def _log_sums(xp, of_states, skips, ends, present) -> tuple[Any, Any]:
-    """As `_scaled_sums`, in logarithms, which no probability is too small for."""
+    """Compute `_scaled_sums` in logarithms, for which no probability is too small."""
     with np.errstate(divide="ignore"):
         log_states = xp.log(of_states).swapaxes(0, 1)
     lengths = present.sum(0)

@@ -72,7 +72,7 @@ def deformable_conv_v1_grad(
 
 
 class _Layout(NamedTuple):
-    """Begins and sizes of windows, and the number of parts of the channels with offsets of their own."""
+    """Strides, paddings and dilations of windows, and the number of parts of the channels with offsets of their own."""
 
     strides: Any
     paddings: Any
@@ -84,7 +84,7 @@ class _Corner(NamedTuple):
     """One of the four elements around each place, with all places of a part in a row."""
 
     numbers: Any
-    """Which elements of an image, [parts, elements of a window, windows]."""
+    """Numbers of the elements in an image, [parts, elements of a window, windows]."""
     weights: Any
     slopes: Any
     """The slopes of the weights by row and column, [parts, elements of a window, 2, windows]."""

@@ -108,7 +108,7 @@ class LSTMCell:
         xp.multiply(outer, squashed, out=hidden)
 
     def step_grad(self, run, before, d_hidden, d_cells, d_gates, d_before) -> None:
-        """From the gradients of a step's results write `d_gates`, and add to `d_before`, that of the cells before.
+        """Write from the gradients of a step's results `d_gates`, and add to `d_before`, that of the cells before.
 
         `d_cells` is changed.
         """

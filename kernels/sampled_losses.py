@@ -20,7 +20,7 @@ _MOST_SCORE = 40.0
 """Maximum size of a score in ``hierarchical_sigmoid``, as in fluid."""
 
 _HIT = 1e20
-"""What a sample that is a class of the row loses."""
+"""Subtracted from the score of a sample that is a class of the row; maximum size of scores."""
 
 
 def _scores(xp, x, weight, bias, nodes) -> Any:

@@ -41,7 +41,7 @@ def rank_of(lengths) -> np.ndarray:
 
 
 def alive_at(lengths, longest) -> np.ndarray:
-    """How many sequences have a row at each of `longest` steps."""
+    """Number of sequences that have a row at each of `longest` steps."""
     return len(lengths) - np.searchsorted(np.sort(lengths), np.arange(longest), side="right")
 
 
@@ -55,7 +55,7 @@ class Steps:
     ranked: np.ndarray
     """The sequences, longest first."""
     starts: np.ndarray
-    """Where each step begins in `rows`; and where the last one ends."""
+    """Position in `rows` where each step begins, and where the last one ends."""
     rows: np.ndarray
     """The rows of all steps, one step behind the other."""
 

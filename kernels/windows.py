@@ -107,7 +107,7 @@ def _counts(x, laid, sizes, strides, out_stride) -> np.ndarray:
 
 
 def _inside(counts, laid) -> np.ndarray:
-    """Which windows of each image count."""
+    """Whether each window counts, by image, row and column."""
     rows, columns = (np.arange(along.count) for along in laid)
     return (rows[:, None] < counts[:, :1, None]) & (columns < counts[:, 1:, None])
 

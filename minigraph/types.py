@@ -102,11 +102,11 @@ class VarKind(enum.Enum):
     STEP_SCOPES = "step_scopes"
     """Values that an operator of control flow keeps of each run of its sub-block, for the gradient."""
     RAW = "raw"
-    """What few operators take: the name of a group of ranks, or a tensor whose type only a run knows."""
+    """Value that few operators take: the name of a group of ranks, or a tensor whose type only a run knows."""
     FEED_MINIBATCH = "feed_minibatch"
-    """What the operators ``feed`` of a model read: the list of what is fed."""
+    """List of the fed values, which the operators ``feed`` of a model read."""
     FETCH_LIST = "fetch_list"
-    """What the operators ``fetch`` of a model write: the list of what is fetched."""
+    """List of the fetched values, which the operators ``fetch`` of a model write."""
 
     __hash__ = object.__hash__  # there is one of each; Enum would hash the name, in Python, for each type looked up
 

@@ -1,4 +1,4 @@
-"""Leave it to operators on elements to repeat an operand."""
+"""Remove ``expand`` before operators on elements, which repeat an operand themselves."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ class Observer:
 
 # A tuple that is replaced, so that a walk over the observers is not disturbed by a new one.
 observers: tuple[Observer, ...] = ()
-"""Those that are told now. Ask whether there are any before making up an event."""
+"""Observers that are told now. Ask whether there are any before making up an event."""
 
 
 @contextmanager

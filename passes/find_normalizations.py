@@ -146,9 +146,9 @@ class FindNormalizations(Rules):
     A softmax is ``exp(x) / sum(exp(x))``, with or without the maximum of each row subtracted from it first. A layer
     normalization is ``(x - mean(x)) / sqrt(mean((x - mean(x)) ** 2) + epsilon) * g + b``.
 
-    Law: nothing else changes, and results and gradients by rounding only, as long as they are finite: the gradient
-    through a maximum that is subtracted is 0. Where exponentials overflow, or all of a row underflow, those of
-    ``softmax`` are right. float16 and shapes that are not known are left alone.
+    Law: results and gradients change by rounding only, as long as they are finite; the gradient through a subtracted
+    maximum is 0. Where exponentials overflow, or all of a row underflow, the results of ``softmax`` are right. float16
+    and unknown shapes are left alone.
     """
 
     changes_rounding: ClassVar[bool] = True

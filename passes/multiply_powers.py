@@ -14,7 +14,7 @@ def _square(x: Any) -> Any:
 
 
 def _positive(x: Any) -> Any:
-    """``x + 0``, which is x but for -0.0: its power by -1/2 is infinity, and one by its root minus infinity."""
+    """``x + 0``, which makes -0.0 positive: ``pow(-0.0, -0.5)`` is infinity, ``1 / sqrt(-0.0)`` minus infinity."""
     return op("scale", X=x, bias_after_scale=False)
 
 
@@ -26,7 +26,7 @@ _POWERS: dict[float, Callable[[Any], Any]] = {
     -0.5: lambda x: op("rsqrt", X=_positive(x)),
     -1.0: lambda x: op("reciprocal", X=x),
 }
-"""What computes each power."""
+"""Functions that append each power."""
 
 
 def _rule(factor: float) -> Rule:
@@ -63,8 +63,8 @@ def _(x: Any) -> Any:
 class MultiplyPowers(Rules):
     """Turn ``pow`` by 2, 3, 4, -1, 1/2 and -1/2 into products, reciprocals and roots; likewise for gradients.
 
-    The reciprocal of a root becomes ``rsqrt``. A logarithm and an exponential take many times as long, and these join
-    other operators on elements.
+    The reciprocal of a root becomes ``rsqrt``. A power by a logarithm and an exponential takes many times as long, and
+    cannot be joined with other operators on elements.
 
     Law: every value is the same up to rounding, by at most ``8 eps`` times its size, as long as the squares of x and of
     the result are neither infinite nor below the smallest normal number. A root of -0.0 is 0.0, of minus infinity NaN.

@@ -1,4 +1,4 @@
-"""Sequences of different lengths as a padded batch: what is fed for them, and what takes the place of an operator."""
+"""Sequences of different lengths as a padded batch: the arrays to feed, and the replacement of an operator."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Padded:
         return self.made("slice", Input=self.sizes, axes=[0], starts=[1], ends=[2])
 
     def mask(self, lengths: Variable | None = None) -> Variable:
-        """1 for places before the end of each sequence, or of as many as `lengths` says; ``[batch, time]``."""
+        """1 before the end of each sequence, else 0, ``[batch, time]``; default of `lengths`: those that are fed."""
         counted = lengths or self.lengths
         return self.made("sequence_mask", X=counted, MaxLenTensor=self.longest, out_dtype=int(DType.FP32))
 
@@ -68,7 +68,7 @@ class Padded:
 
     @cached_property
     def reversed_rows(self) -> Variable:
-        """For each row the one that stands there once sequences are reversed, int64[batch * time]."""
+        """For each row the number of the row that reversed sequences have there, int64[batch * time]."""
         integers = int(DType.INT64)
         mask = self.made("sequence_mask", X=self.lengths, MaxLenTensor=self.longest, out_dtype=integers)
         ones = self.made("fill_any_like", X=mask, value=1.0, dtype=integers)
@@ -86,7 +86,7 @@ class PaddedOp:
     Attributes
     ----------
     given : sequence of str
-        What the operator reads and has sequences.
+        Inputs of the operator that have sequences.
     delivered : list of str
         Results that have sequences again.
     """

@@ -105,4 +105,4 @@ FORMS: dict[str, Callable[[PaddedOp], None]] = {
     "gru": gru, "lstm": lstm, "row_conv": _row_conv, "sequence_conv": _conv, "sequence_expand": _expand,
     "sequence_expand_as": _expand, "sequence_pool": _pool, "sequence_reverse": _reverse, "sequence_softmax": _softmax,
 }  # fmt: skip
-"""What appends the padded form of an operator, by its type."""
+"""Functions that append the padded form of an operator, by its type."""

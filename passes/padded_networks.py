@@ -15,7 +15,7 @@ _NUMBERS = ("identity", "sigmoid", "tanh", "relu")
 _BY_TIME = [1, 0, 2]
 
 Step = Callable[[Block, Variable, "list[Variable]"], "list[Variable]"]
-"""From the block, the entry of a time and the states before it the states behind it."""
+"""Append a step to the block: from the entry of one time and the states before it, return the states behind it."""
 
 
 def lstm(at: PaddedOp) -> None:

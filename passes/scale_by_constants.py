@@ -1,4 +1,4 @@
-"""Write factors and addends that are numbers in one way."""
+"""Turn arithmetic with constant numbers into ``scale`` and ``pow``."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def _is_long(shape: Sequence[int]) -> bool:
 
 
 def _made(number: Any, fits: Callable[[Any], bool] | None = None) -> Any:
-    """Match a ``fill_constant`` of a number, which others may read."""
+    """Match a ``fill_constant`` of a number, which other operators may read, too."""
     attrs = {"shape": attr(fits=fits), "dtype": attr(), "str_value": attr(), "force_cpu": attr()}
     return marked(op("fill_constant", value=number, **attrs), shared=True)
 
@@ -51,7 +51,10 @@ def _multiplied(x: Any, factor: float) -> Any:
 
 
 def _rule_of_first(type: str) -> Rule:
-    """The rule for an operator whose first operand is the number; numbers alone, as of a clip, are not worth it."""
+    """Make the rule for an operator whose first operand is the number, in the shape of x.
+
+    A number of shape [1] is left alone, as in a clip: where x is one number as well, nothing would be saved.
+    """
 
     @rule
     def number_with(x: Any, number: Any = attr("value")) -> Any:

@@ -27,18 +27,17 @@ _UPDATES = frozenset(MERGED.values())
 """Updates that compute each element of the parameter and its state for itself."""
 _CLIPS = frozenset({"clip_by_norm", "clip_by_global_norm"})
 _NUMBERS = frozenset({"Grad", "Param", "Beta1Pow", "Beta2Pow"})
-"""Inputs of updates that a parameter has to itself, but that are no state of its shape."""
+"""Inputs of updates that belong to one parameter, but are not state of its shape."""
 
 
 @dataclass(frozen=True)
 class ShardOptimizerState(Pass):
     """Let each rank update its part of the parameters, and keep only its part of the state of the optimizer.
 
-    The program must sum gradients over the ranks, as `GradAllReduce` has it. In place of whole sums each rank gets its
-    part of them (``c_reduce_parts``), clips it by norms over all ranks (``part_norms``, ``c_allgather``,
-    ``clip_parts``), updates its part of the parameters, and the parts become whole parameters (``c_gather_parts``).
-    Selected rows are summed whole, and then divided. The startup program must make parts of the state, see
-    `shard_startup`.
+    The program must sum gradients over the ranks, as after `GradAllReduce`. Each rank gets its part of the sums
+    (``c_reduce_parts``), clips it by norms over all ranks (``part_norms``, ``c_allgather``, ``clip_parts``), and
+    updates its part of the parameters; the parts then become whole parameters (``c_gather_parts``). Selected rows are
+    summed whole, and then divided. The startup program must make parts of the state, see `shard_startup`.
 
     Law: parameters and clips are those of the program before, but for the rounding of norms. With `shards`, bits are
     the same on all numbers of ranks that divide `shards`. A gradient that is fetched is that of one rank.
@@ -305,7 +304,7 @@ class _Sharding:
         self.block.remove(op)
 
     def _measure(self, op: Operator, rest: Sequence[Operator]) -> None:
-        """Exchange the norms of what `op` clips, and of what other clips in `rest` clip that is there already."""
+        """Exchange norms once for `op` and for the clips in `rest` whose inputs are computed already."""
         p, measured, written = _order(op), dict[str, int](), set[str]()
         clips = dict[Operator, None]()
         for other in rest:

@@ -1,4 +1,4 @@
-"""Write rows that are taken from a value in one way."""
+"""Turn operators that take rows of a value into slices."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def _(x: Any, row: float) -> Any:
 class SliceRows(Rules):
     """Turn a ``strided_slice`` without strides, and a ``gather`` of one row of constant number, into a ``slice``.
 
-    Likewise for their gradients. `JoinSlices` and what looks for the parts of a value know ``slice`` only.
+    Likewise for their gradients. `JoinSlices`, and passes that look for the parts of a value, know ``slice`` only.
 
     Law: every value keeps its bits.
     """

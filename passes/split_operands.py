@@ -62,7 +62,7 @@ class SplitOperands(MergeSmall):
 
 
 class _Key(NamedTuple):
-    """What products have in common that are split together."""
+    """Properties that products have in common if they are split together."""
 
     matrix: Value
     widths: tuple[int, ...]

@@ -1,4 +1,4 @@
-"""What a piece of work and its spellings are, how they are built, run and planned, and what they share."""
+"""A piece of work and its spellings: build, run and plan them."""
 
 from collections import Counter
 from collections.abc import Callable

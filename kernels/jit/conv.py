@@ -31,7 +31,7 @@ _PLACES = 4096
 
 
 class _Frame(NamedTuple):
-    """How the images of a depthwise convolution lie in a frame."""
+    """Layout of the images of a depthwise convolution in a frame."""
 
     kind: str
     offsets: Any

@@ -1,4 +1,4 @@
-"""The operators that a backward pass is going to append, and the parts that gradients add up from.
+"""The operators that a backward pass will append, and the parts of which gradients are the sum.
 
 A variable read more than once gets its partial gradients under ``@RENAME`` names and one ``sum`` right before the first
 use of the total. Only when every name is final are the operators appended.
@@ -32,7 +32,7 @@ class Planned:
     site: Site | None
     namescope: str = "/"
     is_checked: bool = False
-    """Slots and attributes are those of an operator that was checked, so they need not be again."""
+    """Whether slots and attributes come from an operator that was checked already."""
 
 
 @dataclass(slots=True, eq=False)
@@ -99,7 +99,7 @@ class GradientPlan:
         return self.target.create_var(name=name, shape=var.tensor_type.shape, dtype=var.tensor_type.dtype)
 
     def seed(self, var_name: str, grad_name: str, given: bool = False) -> None:
-        """The gradient that flows into `var_name` is the variable `grad_name`; `given` by the caller or made here."""
+        """Let the variable `grad_name` be the gradient that flows into `var_name`; `given` if the caller chose it."""
         gradient = Gradient(grad_name)
         gradient.is_ready = gradient.is_seed = True
         if given and grad_name != var_name + GRAD_SUFFIX:
@@ -234,9 +234,9 @@ class GradientPlan:
         return self._link(op)
 
     def _append_all(self) -> None:
-        """Append what is planned, after a sum for each gradient that is still in parts.
+        """Add up the gradients that are still in parts, and append all planned operators.
 
-        Gradients that no operator of the walk reads, such as those of parameters, are.
+        A gradient that no operator of the walk reads, such as that of a parameter, is still in parts.
         """
         for gradient in self._added_up:
             if len(gradient.parts) > 1:

@@ -81,7 +81,7 @@ class Explanation:
         return "\n".join(map(str, self.gradients)) or "the program has no gradients of parameters"
 
     def counts(self) -> str:
-        """How many gradients are clipped, in words."""
+        """The number of clipped gradients, in words."""
         changed = sum(bool(gradient.steps) for gradient in self.gradients)
         return f"{changed} of {len(self.gradients)} gradients are clipped"
 

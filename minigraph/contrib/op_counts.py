@@ -12,9 +12,9 @@ __all__ = ["op_freq_statistic"]
 
 @public
 def op_freq_statistic(program: Program) -> tuple[list[tuple[str, int]], list[tuple[str, int]]]:
-    """How often operators stand in the global block of a program, and how often one reads another's result.
+    """Count the operators in the global block of a program, and the pairs of which one reads the other's result.
 
-    Parameters are left out: neither what writes only them nor who reads them counts.
+    Parameters are left out: operators that write only parameters, and reads of parameters, do not count.
 
     Returns
     -------

@@ -218,7 +218,7 @@ class _Entry:
     type: str
     reads: Mapping[str, list[Any]]
     values_read: Mapping[int, Any]
-    """By the identity of the tensor."""
+    """Names of tensors, by the identity of the tensor."""
     writes: Mapping[str, list[Any]]
     values_written: Mapping[int, Any]
     constants: Mapping[int, tuple[bool, bool]]
@@ -279,10 +279,10 @@ class _Translation:
         self.program = Program()
         self.block = self.program.global_block()
         self.names: dict[int, str] = {}
-        """By the identity of the tensor."""
+        """Names of tensors, by the identity of the tensor."""
         self.values: dict[int, Any] = {}
         self.holders = {id(t.value): t for t in self.members}
-        """By the identity of a value, who has it."""
+        """Owners of values, by the identity of the value."""
         self.counts: dict[str, int] = {}
         self.kept: dict[str, AnyTensor] = {}
         """The tensors that are neither inputs nor computed."""

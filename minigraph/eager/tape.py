@@ -93,7 +93,7 @@ class OpCall:
         slots = self.definition.outputs
         is_plain = all([not slot.duplicable and len(self.op.outputs.get(slot.name, ())) == 1 for slot in slots])
         self._results: Any = partial(results_of, self.op) if not is_plain else None if len(slots) > 1 else _alone
-        """What makes a sequence of the result; None if it is one."""
+        """Function that makes a sequence of the result; None if it is one."""
         self.results = [(each, each.is_static) for each in self.output_types]
         self.is_differentiable = self.definition.grad is not None or has_rule(self.op)
 

@@ -94,7 +94,7 @@ def _state_of_any_size(block: Block, fed: Mapping[str, Any], scope: Scope, place
 
 
 def _needed(block: Block, names: set[str]) -> set[str]:
-    """Those of `names` that no operator writes before one reads them."""
+    """The `names` that no operator writes before one reads them."""
     found, left = set(names), set(names)
     for op in block.ops if names else ():
         left.difference_update(op.input_arg_names)

@@ -1,4 +1,4 @@
-"""From a program to a plan: the stages of lowering, in order."""
+"""Lower a program to a plan: the stages, in order."""
 
 from __future__ import annotations
 

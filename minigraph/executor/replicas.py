@@ -50,7 +50,7 @@ class _State:
     """State that the replicas of one scope keep between runs."""
 
     scopes: list[Scope]
-    """Of each place; the first is the caller's."""
+    """Scope of each place; the first is the caller's."""
     seen: tuple[int, int] | None = None
     """Changes of the caller's scope after the latest run."""
 

@@ -1,4 +1,4 @@
-"""Fluid's descriptions, which public scripts ask: ``var.desc.type()``, ``program.desc.serialize_to_string()``."""
+"""Fluid's descriptions, which public scripts query: ``var.desc.type()``, ``program.desc.serialize_to_string()``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Find operators that read another value of a name than before a pass.
+"""Find operators that read a different value of a name than before a pass.
 
 A name may be written several times. Values are numbered by what computes them, in two programs alike: equal operators
 on equal values make equal values, and a copy is the value itself.
@@ -16,7 +16,7 @@ from minigraph.ir.operator import Operator
 
 
 class OtherValue(NamedTuple):
-    """An operator that reads a name when it means another value than it should."""
+    """An operator that reads a name while the name has the wrong value."""
 
     op: Operator
     name: str
@@ -25,10 +25,10 @@ class OtherValue(NamedTuple):
 
 
 def other_value_read(before: Block, after: Block) -> OtherValue | None:
-    """Find an operator of `after` that reads another value of a name than what it takes the place of in `before`.
+    """Find a new operator of `after` that reads a different value of a name than the operators it replaces.
 
-    A new operator makes results that `before` has, too. There they depend on a value of the name, but not on the one
-    that the operator reads.
+    The operator makes results that `before` makes, too. In `before` they depend on a value of the name, but not on the
+    value that the operator reads.
     """
     again = _written_again(before)
     if not again or _uses(before, again) == _uses(after, again):
@@ -69,7 +69,7 @@ class _Numbered:
         self.read: dict[Operator, dict[str, int]] = {}
         self.made: dict[Operator, dict[str, int]] = {}
         self.call: dict[Operator, int] = {}
-        """Operators with the numbers of what they compute."""
+        """Numbers of what operators compute."""
         self.writer: dict[tuple[str, int], Operator] = {}
         self.makers: defaultdict[str, list[Operator]] = defaultdict(list)
         self.readers: defaultdict[tuple[str, int], list[Operator]] = defaultdict(list)
@@ -105,9 +105,9 @@ def _are_alike(op: Operator, other: Operator) -> bool:
 
 
 def _order(block: _Numbered, name: str) -> list[int]:
-    """Return the values of a name in the order in which they are written, each time anew.
+    """Return the values that are written to a name, in order.
 
-    A pass that has changed them may have made, from other operators, a value that the name had elsewhere.
+    Where a pass has changed the order, an equal value may come from other operators.
     """
     return [block.made[op][name] for op in block.makers[name]]
 

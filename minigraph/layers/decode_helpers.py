@@ -37,7 +37,7 @@ class DecodeHelper:
         raise NotImplementedError(f"{type(self).__name__} does not define sample")
 
     def next_inputs(self, time: Variable, outputs: Any, states: Any, sample_ids: Variable) -> tuple[Variable, Any, Any]:
-        """Which sequences have ended, and the inputs and states of the next step."""
+        """Flags of the sequences that have ended, and the inputs and states of the next step."""
         raise NotImplementedError(f"{type(self).__name__} does not define next_inputs")
 
 

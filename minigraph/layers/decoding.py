@@ -404,7 +404,7 @@ class _Now(NamedTuple):
 
 
 _Step = Callable[[Variable, _Now], tuple[Any, _Now]]
-"""From the number of a step and what it reads to its outputs and what the next one reads."""
+"""Function from the number and the inputs of a step to its outputs and the inputs of the next one."""
 
 
 def _step(

@@ -1,4 +1,4 @@
-"""From instructions to one Python function of straight-line kernel calls.
+"""Write instructions as one Python function of straight-line kernel calls.
 
 The first run of a plan walks through the table of instructions; the function is written and compiled when the plan is
 run again, or when its source is asked for. The source is registered with `linecache`, so that tracebacks and debuggers

@@ -230,7 +230,7 @@ class _Assembler:
         self._registers: dict[Value | FlatView | None, int] = {None: NOTHING}
         self._functions: dict[Any, Function] = {}
         self._offers_to: dict[tuple[str, bool, bool], Sequence[tuple[str, Callable[..., Any]]]] = {}
-        """What `_offers` has found, by type of operator, whether state is written over, and whether there are rows."""
+        """Results of `_offers`, by type of operator, whether state is written over, and whether there are rows."""
 
     def assemble(self, like: Instructions | None) -> Instructions:
         steps = self.steps

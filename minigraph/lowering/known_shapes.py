@@ -15,7 +15,7 @@ _SLOTS = {
     "expand": ("expand_times", "expand_times_tensor", "ExpandTimes"),
     "expand_grad": ("expand_times", "expand_times_tensor", "ExpandTimes"),
 }
-"""By type: the attribute, the slot of a tensor for each number, and that of a vector, which counts if that is empty."""
+"""Attribute, slot of a tensor for each number, and slot of a vector (read if the first slot is empty), by type."""
 
 _MOST_NUMBERS = 16
 """Maximum elements of a constant that may be a shape."""

@@ -201,7 +201,7 @@ class _Binder:
         self._former, self._segment = former, segment
         self._table = CallTable()
         self._homes: dict[int, tuple[_Home, int]] = {}
-        """By register its memory and the offset there."""
+        """Memory of each register, and the offset there."""
 
     def bound(self, rows: Sequence[Instruction], known: Sequence[Recorded | None]) -> Segment:
         for row, recorded in zip(rows, known, strict=True):

@@ -116,7 +116,7 @@ class OpDef:
     updates: tuple[str, ...] = ()
     """Output slots whose variables may keep old values, or parts of them, so that the operator reads them, too."""
     lod: Mapping[str, Word] = field(default_factory=dict)
-    """Where the lengths of results come from, by output slot; slots without lengths are left out."""
+    """Sources of the lengths of results, by output slot; slots without lengths are left out."""
     lengths: tuple[str, ...] = ()
     """Input slots whose lengths the kernel gets, behind the inputs; ``X?`` may have none."""
     input_slots: Mapping[str, Slot] = field(init=False)

@@ -76,7 +76,7 @@ class OptimizerState:
         self._rate = value.current() if isinstance(value, LearningRateDecay) else value
 
     def get_lr(self) -> float:
-        """The learning rate in use: with a `LearningRateDecay` that of the last update, before the first that of it."""
+        """The learning rate in use; of a `LearningRateDecay` that of the last update, or else of the first."""
         if isinstance(self._rate, Variable):
             raise ProgramError("the learning rate is a variable of a program", hint="Fetch it with an Executor.")
         return self._rate
@@ -142,7 +142,7 @@ class OptimizerState:
             return rate * float(factor)
 
     def _create_param_lr(self, param_and_grad: tuple[Parameter, Variable]) -> Variable:
-        """The learning rate of a parameter: that of all times the parameter's own factor."""
+        """The global learning rate times the parameter's own factor; fluid's name and arguments."""
         return self._rate_for(param_and_grad[0])
 
     def _global_learning_rate(self, program: Program | None = None) -> Variable | None:

@@ -1,4 +1,4 @@
-"""From a program to the program of one rank: the public pass."""
+"""Make a program the program of one rank: the public pass."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a loss makes of the samples of a batch: where the mean over ranks is not that over all samples."""
+"""Find losses whose mean over ranks is not their mean over all samples."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from minigraph.types import DType
 
 
 class _Kind(enum.Enum):
-    """How a value depends on the samples of a rank."""
+    """Dependence of a value on the samples of a rank."""
 
     ROWS = "one row for each sample"
     SHARES = "rows that are divided by the number of samples"
@@ -35,9 +35,9 @@ _LINEAR = frozenset({
     "assign", "cast", "concat", "elementwise_add", "elementwise_sub", "expand", "mean", "reduce_mean", "reduce_sum",
     "reshape", "reshape2", "scale", "slice", "squeeze", "squeeze2", "stack", "sum", "unsqueeze", "unsqueeze2",
 })  # fmt: skip
-"""Operators that keep sums and means over samples what they are."""
+"""Operators whose result is a sum or mean over samples where their input is one."""
 _BOUNDS = frozenset({"clip", "elementwise_max"})
-"""Operators that keep a count from being zero."""
+"""Operators that bound a count, which may be zero, from below."""
 _ALONG_AXIS = frozenset({"softmax", "log_softmax", "cumsum", "norm", "argsort"})
 
 
@@ -71,7 +71,7 @@ def describe_mixed_samples(program: Program, scales_loss: bool) -> str | None:
 
 
 def _follow(block: Block) -> dict[str, _Value]:
-    """How values depend on samples, by their names; values that do not are left out."""
+    """Dependence of values on samples, by name; values that do not depend on any are left out."""
     values = {name: _Value(ROWS) for name, var in block.vars.items() if var.is_data and _is_open(block, name)}
     for op in block.ops:
         if op.role & (Role.BACKWARD | Role.OPTIMIZE | Role.LR_SCHED):

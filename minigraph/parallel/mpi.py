@@ -39,7 +39,7 @@ def require_mpi() -> Any:
 
 
 _NOWHERE = Spot()
-"""Where an array lies that is in no shared memory."""
+"""Position of an array that is in no shared memory."""
 END = Call("the end of the script", "", 0, "", ())
 
 _MIN_SHARED = 1 << 20

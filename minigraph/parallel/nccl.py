@@ -16,7 +16,9 @@ from minigraph.errors import CommunicationError, MissingExtraError
 from minigraph.support.communicator import Call, Communicator, ThroughHost, copied, sums_in_order
 
 _SHOWN, _NAME = 256, 128
-"""Maximum bytes of what is said of a GPU, and bytes of NCCL's identifier."""
+"""Maximum bytes of the description of a GPU, and bytes of NCCL's identifier."""
+_ALIGNMENT = 256
+"""Alignment in bytes of each rank's array in what is gathered."""
 
 
 def between_gpus(control: Communicator, xp: Any) -> Communicator:
@@ -139,11 +141,7 @@ class NcclRank(Communicator):
         return [int(each[0]) for each in self._control.gather(np.array([size], np.int64), call)]
 
     def _bytes(self, array: Any, size: int) -> Any:
-        """The memory of an array, with zeros behind it up to `size` bytes, and to where the next rank's may begin."""
+        """The bytes of an array, with zeros behind it up to `size` bytes, rounded up to `_ALIGNMENT`."""
         flat = self._xp.ascontiguousarray(array).reshape(-1).view(np.uint8)
         rest = -(-size // _ALIGNMENT) * _ALIGNMENT - flat.size
         return self._xp.concatenate([flat, self._xp.zeros(rest, np.uint8)]) if rest else flat
-
-
-_ALIGNMENT = 256
-"""Alignment in bytes of each rank's array in what is gathered."""

@@ -93,7 +93,7 @@ def _mapped(file: int, size: int) -> np.ndarray[Any, Any]:
 
 
 def shared_by(comm: Any) -> tuple[SharedMemory, list[int]] | None:
-    """The shared memory of the ranks of `comm`, and their processes; None unless each can open what the others have."""
+    """The memory that the ranks of `comm` share, and their processes; None unless each can open the blocks of all."""
     if comm.Get_size() == 1 or not hasattr(os, "memfd_create"):
         return None
     memory, process = SharedMemory(), os.getpid()

@@ -117,7 +117,7 @@ class _Check:
         self.kept: set[str] = set()
         """Persistable variables that are of the samples of one rank."""
         self.divided: set[str] = set()
-        """What flows back from a loss, whose gradient is divided by the number of ranks."""
+        """Gradients that flow back from a loss, divided by the number of ranks."""
         self.wholes: dict[str, str] = {}
         """Parameters, by the names of their parts."""
         self.updated: dict[str, Operator] = {}

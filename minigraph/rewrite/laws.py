@@ -33,11 +33,11 @@ class Broken:
     law: str
     """``ends``, ``raises``, ``valid``, ``truthful``, ``repeatable``, ``roles``, ``role_vars``, ``runs``, ``values``."""
     text: str
-    """What happened, with the values."""
+    """Description of what happened, with the values."""
     kind: str = ""
-    """Which error, where one was raised."""
+    """Type of the error, where one was raised."""
     rewritten: Program | None = None
-    """What the pass made of the program; None if it raised."""
+    """Program that the pass returned; None if it raised."""
 
 
 class Subject:

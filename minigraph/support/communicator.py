@@ -22,7 +22,7 @@ from minigraph.support.parts import windows
 REDUCTIONS: dict[str, Callable[..., Any]] = {
     "sum": np.add, "max": np.maximum, "min": np.minimum, "prod": np.multiply,
 }  # fmt: skip
-"""What `Communicator.all_reduce` does with the arrays of two ranks."""
+"""Combination of the arrays of two ranks in `Communicator.all_reduce`."""
 
 _MIN_SPLIT = 4096
 """Minimum elements of an array that ranks reduce a part each of; of a smaller one each rank gets every array."""

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 
 class Division(NamedTuple):
-    """How ranks divide an array.
+    """Division of an array among ranks.
 
     Attributes
     ----------
@@ -46,10 +46,10 @@ class Division(NamedTuple):
 
 
 def windows(arrays: Sequence[Any], lengths: Sequence[int], begin: int, rows: Any) -> Iterator[tuple[Any, Any]]:
-    """Views of flat arrays, each with the view of `rows` where it lies when ranks exchange parts of these lengths.
+    """Pairs of views of the same elements: one of a flat array, one of the buffer that ranks exchange.
 
-    Each row has parts of one rank, one behind the other; `rows` are the columns from `begin`. Where padding begins, the
-    first view is the shorter one.
+    A row of the buffer has one rank's parts of all arrays, of these lengths, one behind the other; `rows` are its
+    columns from `begin`. Only the buffer has padding: where it begins, the first view is the shorter one.
     """
     at = -begin
     for flat, length in zip(arrays, lengths, strict=True):

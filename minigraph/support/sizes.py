@@ -71,7 +71,7 @@ class OpenDimensions:
         self._values = values
         self._products: dict[tuple[int, ...], _Product] = {}
         self.cache: dict[Any, Any] = {}
-        """What was computed for such sizes, by keys that have each size's `key`."""
+        """Results for such sizes, by keys that have each size's `key`."""
         self._sizes: dict[tuple[int, tuple[int, ...]], OpenSize] = {}
 
     def size(self, number: int) -> OpenSize:

@@ -166,15 +166,15 @@ class Node:
     """Types of which it is one; a replacement has the first."""
     definition: OpDef
     inputs: dict[str, tuple[Operand | str, ...]]
-    """By slot; a name where the fragment has made the variable without an operator."""
+    """Operands by slot; a name where the fragment has made the variable without an operator."""
     reads: dict[str, tuple[str, ...]]
     """Names of the inputs."""
     outputs: dict[str, tuple[str, ...]]
     """Names of the results."""
     attrs: dict[str, Any]
-    """Those that differ from their defaults, but for captured ones."""
+    """Attributes that differ from their defaults, but for captured ones."""
     captured: dict[str, Any]
-    """By attribute: `Attr` in a pattern, `Given` in a replacement."""
+    """Captured attributes by name: `Attr` in a pattern, `Given` in a replacement."""
     site: Site | None
     shared: bool = False
     commutes: bool = False
@@ -202,7 +202,7 @@ class Fragment(Block):
         self.given: set[str] = set()
         """Names of the variables that the fragment is given."""
         self.holes: list[str] = []
-        """Those of placeholders."""
+        """Names of placeholders."""
         self.meaning: dict[str, Operand] = {}
         """Values that the names of variables mean by now."""
 

@@ -41,7 +41,7 @@ class PatternOp:
     free: frozenset[str]
     """Captured attributes."""
     tests: tuple[tuple[str, Callable[[Any], bool]], ...]
-    """What values of captured attributes must fit."""
+    """Conditions on values of captured attributes."""
     inputs: tuple[Slot, ...]
     outputs: tuple[Slot, ...]
     shared: bool
@@ -54,9 +54,9 @@ class PatternOp:
     makes: frozenset[str] = field(init=False)
     """Names of the output slots."""
     kind: str = field(init=False)
-    """What an operator must be, whatever its values: operators of other patterns with the same text want the same."""
+    """Conditions on the operator that are not about its values, as text: equal texts mean equal conditions."""
     agreed: tuple[tuple[str, str], ...] = ()
-    """Those of `captured` that other operators of the pattern have, too."""
+    """Attributes of `captured` that other operators of the pattern have, too."""
 
     def __post_init__(self) -> None:
         self.slots = frozenset(slot.name for slot in self.inputs)

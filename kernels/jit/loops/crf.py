@@ -12,7 +12,7 @@ def add_scaled(x, factor, out):
 
 
 def shared(x):
-    """Divide elements by their sum, and return it."""
+    """Divide elements by their sum, and return the sum."""
     total = 0.0
     for j in range(x.size):
         total += x[j]

@@ -4,7 +4,7 @@ import numpy as np
 
 
 def divided(x, count, least):
-    """Divide the first `count` elements by their sum, `least` at least; returns the divisor."""
+    """Divide the first `count` elements by their sum, or by `least` if that is larger; return the divisor."""
     total = 0.0
     for state in range(count):
         total += x[state]
@@ -16,7 +16,7 @@ def divided(x, count, least):
 
 
 def come_from(before, skips, states, out):
-    """For each state what paths reach it from those before a step; a blank between labels may be left out."""
+    """Write for each state what paths reach it, from those before a step; a blank between labels may be left out."""
     out[0] = before[0]
     if states > 1:
         out[1] = before[1] + before[0]
@@ -25,7 +25,7 @@ def come_from(before, skips, states, out):
 
 
 def go_to(after, skips, states, out):
-    """Likewise in the other direction, from those behind a step."""
+    """Write for each state what paths leave it, from those behind a step."""
     for state in range(states - 2):
         out[state] = after[state] + after[state + 1] + skips[state + 2] * after[state + 2]
     if states > 1:
@@ -34,7 +34,7 @@ def go_to(after, skips, states, out):
 
 
 def path_shares(of_states, skips, ends, lengths, least, log_totals, share):
-    """Write what `_scaled_sums` returns; returns whether logarithms are needed.
+    """Write what `_scaled_sums` returns; return whether logarithms are needed.
 
     `skips` and `ends` are 0 or 1. `share` is to hold zeros where a sequence has ended.
     """

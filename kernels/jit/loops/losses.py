@@ -100,7 +100,7 @@ def fused_mean_loss(x, label, ignore_index, limit, slope, y, loss, d_x):
 
 
 def mean_loss_of_logits(x, label, ignore_index, limit, slope, y, loss, d_x):
-    """Likewise, of the loss that `softmax_with_cross_entropy` gives; it has no `limit`."""
+    """Compute the same of the loss that `softmax_with_cross_entropy` gives; it has no `limit`."""
     wrong, total, keeps, classes = 0, 0.0, y.shape[0] == x.shape[0], x.shape[1]
     # The gradient does not know of an index that is a class.
     ignores = not 0 <= ignore_index < classes

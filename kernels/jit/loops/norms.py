@@ -9,7 +9,7 @@ PIECE = 8192
 
 
 def sum_of_squares(x):
-    """In float64, whatever the type of `x`."""
+    """Return ``sum(x * x)``, added in float64 whatever the type of `x`."""
     total = 0.0
     for i in range(x.size):
         wide = np.float64(x[i])

@@ -2,7 +2,10 @@
 
 
 def edit_distances(a, b, a_counts, b_counts, row, result):
-    """`row` is to work in: the distances of the tokens of one so far and the first j of the other."""
+    """Write Levenshtein distances of pairs of sequences.
+
+    `row` is working memory: the distances of the tokens of `a` so far to the first j tokens of `b`.
+    """
     for pair in range(result.size):
         count = b_counts[pair]
         for j in range(count + 1):

@@ -1,7 +1,7 @@
-"""A cell of named states that one decoder trains, in a `DynamicRNN`, and another searches with, in a `While`.
+"""A cell of named states: one decoder trains it in a `DynamicRNN`, another one searches with it in a `While`.
 
-What computes the states is written once, as the updater of a `StateCell`; the decoder decides where the states of the
-step before are read, and where the new ones are written.
+The computation of the states is written once, as the updater of a `StateCell`. The decoder decides where the states of
+the step before are read, and where the new ones are written.
 """
 
 from __future__ import annotations

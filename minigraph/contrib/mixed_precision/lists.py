@@ -1,4 +1,4 @@
-"""Which operators compute in float16: the lists of fluid 1.8.5."""
+"""Lists of the operators that compute in float16, those of fluid 1.8.5."""
 
 from __future__ import annotations
 

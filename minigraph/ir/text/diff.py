@@ -25,7 +25,7 @@ class Difference(str):
     __slots__ = ()
 
     def counts(self) -> str:
-        """How many lines come and how many go, in words."""
+        """Numbers of lines that come and go, in words."""
         come, go = (sum(line.startswith(mark) for line in self.split("\n")) for mark in "+-")
         return f"{come} lines come, {go} go" if self else "no difference"
 

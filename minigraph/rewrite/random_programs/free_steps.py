@@ -36,7 +36,7 @@ class Sources:
         self.trains = trains
         self.label = label
         self.arrays: dict[str, np.ndarray] = {}
-        """What is to be fed."""
+        """Arrays to feed, by name."""
         self.random = np.random.default_rng(seed)
 
     def attr(self, *shape: int, name: str | None = None) -> ParamAttr:
@@ -275,7 +275,7 @@ FREE: dict[str, FreeStep] = {
     "zeros": lambda k, x, y, c: layers.zeros_like(x),
     "constant": lambda k, x, y, c: layers.fill_constant([2, 3], "float32", c),
 }  # fmt: skip
-"""By name, what a step does with two values and a number."""
+"""Functions of two values and a number that append a step, by name."""
 
 
 def _of_sample(sample: Sample) -> FreeStep:
@@ -307,4 +307,4 @@ OF_SAMPLES: dict[str, FreeStep] = {
     for number, sample in enumerate(SAMPLES)
     if not sample.is_random and not sample.attrs.get("is_sparse")  # what is computed takes no gradient of rows
 }
-"""By operator and number of a sample, a step that applies it."""
+"""Steps that apply a sample, by operator and number of the sample."""

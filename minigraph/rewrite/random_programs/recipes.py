@@ -34,7 +34,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Clip:
-    """Which clip, and its threshold."""
+    """Clip and its threshold."""
 
     kind: str
     threshold: float
@@ -49,12 +49,12 @@ class Clip:
 
 @dataclass(frozen=True)
 class Training:
-    """How the parameters are updated."""
+    """Optimizer of the parameters, with its clips and decay."""
 
     optimizer: str
     grad_clip: Clip | None = None
     set_clips: tuple[Clip | None, ...] = ()
-    """What `set_gradient_clip` gives to the parameters, in turn; for training without `grad_clip`."""
+    """Clips that `set_gradient_clip` gives to the parameters, in turn; for training without `grad_clip`."""
     decay: str | None = None
     error_clip: float | None = None
     """Bound on the gradient of the first step's value."""
@@ -88,9 +88,9 @@ class Built:
     params_grads: list[tuple[Parameter, Variable]]
     """Empty unless the recipe trains."""
     others: list[Variable]
-    """What free steps gave."""
+    """Results of free steps."""
     fed: dict[str, np.ndarray]
-    """What is fed besides, the same in every batch."""
+    """Arrays that are fed besides, the same in every batch."""
 
     def fetchable(self) -> list[str]:
         """Every variable that a run computes or knows and that can be fetched, by name."""

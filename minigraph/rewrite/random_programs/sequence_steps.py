@@ -12,6 +12,7 @@ from minigraph.ir import Variable
 from minigraph.rewrite.random_programs.free_steps import Sources, Unfit, like, matrix, small
 
 _MOST_ROWS = 6
+"""Maximum number of rows of all sequences."""
 
 _KINDS = ("sum", "average", "sqrt", "max", "first", "last")
 
@@ -74,11 +75,11 @@ _STEPS: dict[str, Callable[[Sources, Variable], Variable]] = {
     "spread": lambda k, x: x * layers.sequence_expand(_pool(k, x), x),
     "tanh": lambda k, x: layers.tanh(x),
 }
-"""Steps from sequences to as many of the same lengths."""
+"""Steps that keep the number and the lengths of sequences."""
 
 
 def on_sequences(k: Sources, x: Variable, y: Variable, c: float) -> list[Variable]:
-    """Rows of `x` and `y` as sequences, a few steps on these, and what is pooled of them."""
+    """Divide the rows of `x` and `y` into sequences, apply a few steps to these, and pool them."""
     x = layers.cast(small(matrix(x), _MOST_ROWS), k.dtype)
     if min(x.shape) < 1:
         raise Unfit("no rows, or an unknown number")

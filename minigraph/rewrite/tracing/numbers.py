@@ -34,7 +34,7 @@ from minigraph.types import VarKind
 
 
 class ValueDifference(NamedTuple):
-    """How far a value of two states is apart.
+    """Distance of a value between two states.
 
     Attributes
     ----------
@@ -55,17 +55,17 @@ class ValueDifference(NamedTuple):
 
 
 class Run(NamedTuple):
-    """What an operator computes in a state."""
+    """The run of one operator in a state."""
 
     op: Operator
     fields: Fields
     key: tuple[Any, ...]
-    """What its results depend on besides values."""
+    """Everything that the results depend on besides values."""
     reads: Sequence[str]
     given: Sequence[int]
     """Each value that it read, as its `id`; all are kept."""
     results: dict[str, Any] | str
-    """By name; an error, or nothing where an input is missing."""
+    """Results by name; an error, or nothing where an input is missing."""
     written: dict[str, Any]
     """The results that have a value, of variables that the page shows."""
 
@@ -76,7 +76,7 @@ class Run(NamedTuple):
 
 
 Runs = Sequence[Run]
-"""Those of the operators of a state, in order."""
+"""Runs of the operators of a state, in order."""
 
 
 class _Source:
@@ -250,7 +250,7 @@ class Numbers:
     def _run(
         self, original: Operator, fields: Fields, source: _Source, read: Callable[[str], Any], known: Run | None
     ) -> Run:
-        """What an operator computes; `known` of the state before if it reads the same."""
+        """Results of an operator; `known` of the state before if it reads the same."""
         state, given = OpState._make(fields), list[int]()
         key: tuple[Any, ...] = ()
         reads: Sequence[str]
@@ -277,7 +277,7 @@ class Numbers:
         return Run(original, fields, key, reads, given, results, written)
 
     def _key(self, original: Operator, fields: OpState) -> tuple[Any, ...]:
-        """What the results of an operator depend on besides values."""
+        """Everything that the results of an operator depend on besides values."""
         draws = self._seed(original, fields) if is_random(fields.definition.type) else 0
         attrs = str(sorted(fields.attrs.items()))
         return fields.definition.type, tuple(fields.inputs.items()), tuple(fields.outputs.items()), attrs, draws

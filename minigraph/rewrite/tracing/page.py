@@ -85,7 +85,7 @@ class _Book:
         self._names = _Numbered()
         self._sites = _Numbered()
         self._identities: dict[int, int] = {}
-        """Of the row of an operator or variable, by its `id`."""
+        """Numbers of the rows of operators and variables, by their `id`."""
         self._fresh = count()
         self._states: dict[Snapshot, tuple[int, Rows]] = {}
         """The last step that shows a state, and its rows."""
@@ -206,13 +206,13 @@ class _Book:
             self._identities.setdefault(id(key), next(self._fresh))
 
     def _results(self, line: int) -> Any:
-        """What a line is, a declaration or an operator, and the names that it writes."""
+        """Kind of a line, a declaration or an operator, and the names that it writes."""
         _, _, role, _, writes, *_ = self._lines[line]
         return (role == _DECLARED, writes) if writes else -1
 
 
 def _splices(old: Rows, new: Rows) -> list[list[int]]:
-    """What turns one list of rows into another: for each place its position, the number of rows that go, new rows."""
+    """Splices that turn one list of rows into another: position, number of rows that go, new rows."""
     found = []
     i = j = 0
     for a, b in [*matching_lines(old, new), (len(old), len(new))]:

@@ -1,4 +1,4 @@
-"""What a rewrite is called and where it is written."""
+"""Name of a rewrite, and where it is written."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ _parameter_fields = attrgetter(*_PARAMETER)
 
 @dataclass(frozen=True, eq=False)
 class _Asked:
-    """What somebody has asked about the variables of a state; those with the same variables share it."""
+    """Answers about the variables of a state, kept for the next question; states with the same variables share them."""
 
     sizes: dict[str, int] = field(default_factory=dict)
     """Bytes of each variable."""
@@ -76,13 +76,13 @@ class _Asked:
     twins: dict[str, Variable] = field(default_factory=dict)
     """Variables with these fields, in no block."""
     plain: dict[str, tuple[Variable, Fields]] = field(default_factory=dict)
-    """Those that the first operator that writes them declares."""
+    """Variables that are declared by the first operator that writes them."""
 
 
 @dataclass(frozen=True, eq=False)
 class _BlockState:
     indices: tuple[int, int, int]
-    """Of the block, its parent and its forward block."""
+    """Numbers of the block, its parent and its forward block."""
     ops: list[Operator]
     op_fields: list[Fields]
     vars: list[Variable]
@@ -185,7 +185,7 @@ def _is(a: object, b: object) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class _Patch:
-    """What has changed in a program since an earlier state.
+    """Changes of a program since an earlier state.
 
     Attributes
     ----------
@@ -292,7 +292,7 @@ class Snapshot:
 
 
 class Edits:
-    """What the undo journal of a call says has changed; see `minigraph.support.undo`.
+    """Changes that the undo journal of a call notes; see `minigraph.support.undo`.
 
     Attributes
     ----------

@@ -137,7 +137,7 @@ class Step:
 
     @property
     def diff(self) -> Difference:
-        """What the step changed, as by `minigraph.diff`."""
+        """Changes of the step, as by `minigraph.diff`."""
         if not self.changed or self.before is None:
             return Difference("")
         texts = self._record.texts

@@ -32,7 +32,7 @@ class _Frame:
     rewrite: Any
     track: Track
     steps: list[Step] = field(default_factory=list)
-    """Those that were recorded inside of it."""
+    """Steps that were recorded inside of it."""
     matched: Sequence[Operator] = ()
     """The operators that a rule has matched."""
     keeps_journal: bool = False

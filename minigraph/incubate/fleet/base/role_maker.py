@@ -1,4 +1,4 @@
-"""Which rank a process is, from the launcher's environment variables or as a script says."""
+"""Find out which rank a process is, from the launcher's environment variables or as a script says."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ def row(op, results, fixed="", **inputs_and_attrs):
 
 
 def flowing(x, y, names="X Y"):
-    """What may flow in, of shapes `x` and `y`: both, or one of them; then nothing depends on its own operand."""
+    """Gradients that may flow in, of shapes `x` and `y`: both, or one; then nothing depends on its own operand."""
     first, second = names.split()
     yield {f"DD{first}": floats(*x), f"DD{second}": floats(*y)}
     yield {f"DD{first}": floats(*x), "fixed": first}
