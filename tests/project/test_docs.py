@@ -52,6 +52,14 @@ def test_every_file_that_is_named_exists(page):
         assert (ROOT / name).exists(), name
 
 
+def test_the_rooms_name_every_package():
+    page = (ROOT / "docs/architecture.md").read_text()
+    rooms = page.partition("## The rooms")[2].partition("\n## ")[0]
+    packages = sorted(path.parent.name for path in (ROOT / "minigraph").glob("*/__init__.py"))
+    assert len(packages) > 20
+    assert [name for name in packages if f"`{name}/`" not in rooms] == []
+
+
 def test_the_programs_on_clipping_run(capsys):
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs/clipping.md").read_text(), flags=re.DOTALL)
     names = {"__name__": "user"}
