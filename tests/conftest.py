@@ -1,5 +1,6 @@
 import gc
 import os
+import signal
 import sys
 
 import numpy as np
@@ -18,6 +19,10 @@ pytest_plugins = ["pytest_minigraph"]  # where minigraph is installed pytest fin
 settings.register_profile("repeat", deadline=None, derandomize=True)
 settings.register_profile("explore", deadline=None)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeat"))
+
+# A job in the background ignores Ctrl-C, and so do the processes that it starts: what tests interrupt would not end.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.hookimpl(wrapper=True)
