@@ -39,11 +39,18 @@ from minigraph.lowering.steps import Step, Steps
 from minigraph.runtime.place import Place
 from minigraph.support.gc_pause import without_collector
 from minigraph.support.interrupts import Saved, hold, is_interrupt
+from minigraph.support.stack_room import page_faults, with_room
 
 _NUMBERS = itertools.count()
 
 RUNS_BEFORE_NATIVE = 32
 """Number of a plan's run before which segments become tables of C calls: that takes the time of some runs."""
+
+RUNS_PER_LOOK = 8
+"""Runs of a plan of which one looks whether its calls have room on the stack."""
+
+MANY_FAULTS = 6
+"""Minimum new pages of a run for which its function gets room, which takes two or three pages."""
 
 
 class Compiled:
@@ -82,6 +89,10 @@ class Compiled:
         self._place = place
         self._buffer_plan = buffers
         self._runs = 0
+        self._faults: int | None = None
+        """New pages of a run without room on the stack, if there is room now."""
+        self._usual_faults = 0
+        """New pages of a run with room."""
         self.is_native = jit and place.kind == "cpu" and not timed and IS_KNOWN
 
     def hand_out(self, fetched: Sequence[Any], new_state: Mapping[str, Any]) -> None:
@@ -99,9 +110,24 @@ class Compiled:
         if self._runs == RUNS_BEFORE_NATIVE and self.is_native:
             self.make_native()
         if self._runs > 1:
-            fetched: tuple[Sequence[Any], Sequence[Any]] = self.function(feeds, state, rng, buffers, saved)
+            run = self.function if self._runs % RUNS_PER_LOOK else self._run_and_look
+            fetched: tuple[Sequence[Any], Sequence[Any]] = run(feeds, state, rng, buffers, saved)
             return fetched
         return self.instructions.run(self._place, feeds, state, rng, buffers, saved, self.ticks)
+
+    def _run_and_look(self, *arguments: Any) -> Any:
+        """Run; give the function room on the stack if it took new pages, and take that away if it does not help."""
+        before = page_faults()
+        fetched = self.function(*arguments)
+        found = page_faults() - before
+        if self._faults is None:
+            if found >= MANY_FAULTS + 2 * self._usual_faults:
+                self._faults = found
+                self.__dict__["function"] = with_room(self._written.function)
+        elif found > self._faults // 2:  # of arrays that each run allocates
+            self._usual_faults, self._faults = max(found, self._usual_faults), None
+            self.__dict__["function"] = self._written.function
+        return fetched
 
     def make_native(self) -> None:
         """Let runs of steps be tables of C calls from now on, see `minigraph.lowering.native_segments`."""
@@ -109,6 +135,7 @@ class Compiled:
         if segments:
             self.__dict__["_written"] = written = _Written(self.instructions, self._place, None, segments)
             self.__dict__["function"] = written.function
+            self._faults = None
 
     @cached_property
     def _written(self) -> _Written:
