@@ -22,7 +22,7 @@ from minigraph.lowering.rewritten import Rewritten, rewrite
 from minigraph.lowering.steps import Step, Steps, concretize, to_steps
 from minigraph.passes import LOWERING, FuseGlobalNorm, events
 from minigraph.passes.base import Pass, Pipeline
-from minigraph.passes.rules import Rule, Rules
+from minigraph.passes.rules.rule import is_own
 from minigraph.runtime.place import Place
 from minigraph.support.gc_pause import without_collector
 from minigraph.support.undo import unnoted
@@ -133,7 +133,7 @@ def lower(
     """
     is_watched = watch is not None or passes.hook is not None or bool(events.observers)
     levels: Sequence[Names] = ()
-    if is_watched or not all(map(_is_own, passes)) or has_lengths(program, feed_types):
+    if is_watched or not all(map(is_own, passes)) or has_lengths(program, feed_types):
         private, levels = _rewritten_for(program, feed_types, fetch_names, passes, not is_watched, watch)
         source = Source(None, (), private)
     else:
@@ -206,17 +206,9 @@ def _rewritten_for(
     return private, levels
 
 
-def _is_own(each: Pass) -> bool:
-    """Whether a pass is minigraph's own, and so known to keep programs right; a rule is if its pattern is."""
-    written = each.function if isinstance(each, Rule) else type(each)
-    return written.__module__.startswith("minigraph.") and (
-        not isinstance(each, Rules) or all(map(_is_own, each.rules))
-    )
-
-
 def _verifying(passes: Pipeline, program: Program) -> Pipeline:
     """Return `passes` with a hook that verifies what passes of the user's have made of `program`."""
-    own = list(map(_is_own, passes))
+    own = list(map(is_own, passes))
     if all(own):
         return passes
     before = program.clone()

@@ -305,6 +305,18 @@ class Rules(Pass):
         types = frozenset.intersection(*[each.pattern.types for each in rules]) if rules else frozenset[str]()
         return rules, [each for each in self.rules if not isinstance(each, Rule)], types
 
+    @cached_property
+    def _is_own(self) -> bool:  # every plan asks
+        return type(self).__module__.startswith("minigraph.") and all(map(is_own, self.rules))
+
+
+def is_own(each: Pass) -> bool:
+    """Whether a pass is minigraph's own, and so known to keep programs right; a rule is if its pattern is."""
+    if isinstance(each, Rules):
+        return each._is_own
+    written = each.function if isinstance(each, Rule) else type(each)
+    return written.__module__.startswith("minigraph.")
+
 
 @overload
 def rule(pattern: Callable[..., Any], /) -> Rule: ...
