@@ -1,5 +1,7 @@
 """The calls of kernels that the rows of samples make."""
 
+from functools import lru_cache
+
 import numpy as np
 from sampled import with_gradients
 
@@ -69,13 +71,16 @@ def array_type(array):
     return TypeOfArray(array.shape, array.dtype)
 
 
+@lru_cache(maxsize=8)  # the laws of a file follow each other on one row
 def calls(sample, dtype):
-    built = with_gradients(sample, dtype)
+    """The calls of a row's program; shared, so nobody may change their arrays."""
+    built, found = with_gradients(sample, dtype), []
     values = dict(built.feed)
     for op in built.program.global_block().ops:
         values.update(evaluate(op, values.__getitem__, CPUPlace(), None))
         if not has_rows(op, op.block):  # their kernels are in test_sparse_rows.py
-            yield Call(op, values)
+            found.append(Call(op, values))
+    return found
 
 
 def flat(entries):

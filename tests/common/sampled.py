@@ -1,6 +1,7 @@
 """What tests do with each row of samples: the program of its operator, with gradients."""
 
 from collections import defaultdict
+from functools import lru_cache
 from itertools import count
 
 import numpy as np
@@ -56,11 +57,11 @@ def ids(samples):
 
 
 def each(samples):
-    """A law, tried on each of the rows."""
+    """A law, tried on each of the rows; the laws of a file on one row, then those on the next."""
     cases = [
         pytest.param(sample, id=id, marks=pytest.mark.laws) for sample, id in zip(samples, ids(samples), strict=True)
     ]
-    return pytest.mark.parametrize("sample", cases)
+    return pytest.mark.parametrize("sample", cases, scope="module")
 
 
 DETERMINISTIC = [s for s in SAMPLES if not s.is_random]
@@ -107,8 +108,9 @@ def executor_for(sample):
     return fluid.Executor(passes=EXACT if sample.op in ROUNDED else LOWERING)
 
 
+@lru_cache(maxsize=8)  # the laws of a file follow each other on one row
 def with_gradients(sample, dtype):
-    """The program of a row and, if its operator has any, of its gradients."""
+    """The program of a row and, if its operator has any, of its gradients; shared, so nobody may change it."""
     built = Built(sample, dtype)
     if sample.wrt:
         built.differentiate_row()
