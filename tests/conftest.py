@@ -37,14 +37,20 @@ def pytest_collection():
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _compiled_loops(tmp_path_factory):
+def _compiled_files(tmp_path_factory):
     """Tests compile loops where they ask for it, because many compare bits; nothing is left in the user's caches.
 
-    Processes that tests start share the folder of compiled loops.
+    Workers of a run and processes that tests start share the folders of compiled loops and, where Python is told to
+    write no bytecode, of bytecode: else each of those processes compiles minigraph again.
     """
+    folder = tmp_path_factory.getbasetemp()
+    folder = folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("MINIGRAPH_JIT", "off")
-        patch.setenv("MINIGRAPH_JIT_CACHE", str(tmp_path_factory.mktemp("loops")))
+        patch.setenv("MINIGRAPH_JIT_CACHE", str(folder / "loops"))
+        if sys.dont_write_bytecode:
+            patch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)
+            patch.setenv("PYTHONPYCACHEPREFIX", str(folder / "bytecode"))
         yield
 
 
