@@ -317,6 +317,7 @@ def test_compiled_pools_agree_with_the_shared_kernel(kind, dtype):
         np.testing.assert_allclose(np.array(a), np.array(b), rtol=1e-6 if dtype == "float32" else 1e-14)
 
 
+@pytest.mark.slow  # the loops are long to compile
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_compiled_losses_agree_with_the_shared_kernels(dtype):
     pytest.importorskip("numba")

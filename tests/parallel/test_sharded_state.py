@@ -194,7 +194,7 @@ def test_exchanges_of_a_step(clip, expected):
         assert [calls[0], calls[-1], len(calls)] == ["c_reduce_parts", "c_gather_parts", expected]
 
 
-@pytest.mark.parametrize("ranks", [2, 4, 8])
+@pytest.mark.parametrize("ranks", [2, 4, pytest.param(8, marks=pytest.mark.slow)])
 def test_each_rank_keeps_its_part_of_the_state(ranks):
     def keep(rank, sharded):
         main, startup = built(lambda loss: fluid.optimizer.Adam(0.1).minimize(loss), wide)
