@@ -362,11 +362,8 @@ def elu_grad(xp, x, d_out, *, alpha, out=None):
 @kernel("elu_grad_grad")
 def elu_grad_grad(xp, x, d_out, dd_x, *, alpha, wanted, out=None):
     d_x_buffer, dd_out_buffer = out or (None, None)
-    d_x = dd_out = None
-    if wanted[0]:
-        d_x = _bend_of_elu(xp, x, d_out, dd_x, alpha=alpha)
-    if wanted[1]:
-        dd_out = elu_grad(xp, x, dd_x, alpha=alpha, out=dd_out_buffer)
+    d_x = _bend_of_elu(xp, x, d_out, dd_x, alpha=alpha) if wanted[0] else None
+    dd_out = elu_grad(xp, x, dd_x, alpha=alpha, out=dd_out_buffer) if wanted[1] else None
     return deliver(xp, d_x, d_x_buffer), dd_out
 
 

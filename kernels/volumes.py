@@ -30,11 +30,8 @@ def conv3d_grad(
 ):  # fmt: skip
     volumes, d = (widen(channels_first(array, data_format)) for array in (x, d_out))
     laid = lay_windows(volumes.shape[2:], filter.shape[2:], strides, paddings, padding_algorithm, dilations)
-    d_x = d_filter = None
-    if wanted[0]:
-        d_x = _spread(xp, d, filter, laid, groups, x.dtype, data_format)
-    if wanted[1]:
-        d_filter = _filter_gradient(xp, volumes, d, filter, laid, groups)
+    d_x = _spread(xp, d, filter, laid, groups, x.dtype, data_format) if wanted[0] else None
+    d_filter = _filter_gradient(xp, volumes, d, filter, laid, groups) if wanted[1] else None
     return d_x, d_filter
 
 
@@ -58,11 +55,8 @@ def conv3d_transpose_grad(
     laid = lay_transposed(
         small.shape[2:], filter.shape[2:], strides, paddings, padding_algorithm, dilations, output_size
     )
-    d_x = d_filter = None
-    if wanted[0]:
-        d_x = _convolved(xp, d, filter, laid, groups, x.dtype, data_format)
-    if wanted[1]:
-        d_filter = _filter_gradient(xp, d, small, filter, laid, groups)
+    d_x = _convolved(xp, d, filter, laid, groups, x.dtype, data_format) if wanted[0] else None
+    d_filter = _filter_gradient(xp, d, small, filter, laid, groups) if wanted[1] else None
     return d_x, d_filter
 
 

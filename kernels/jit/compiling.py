@@ -17,7 +17,7 @@ import re
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cache
 from importlib.util import find_spec
 from types import ModuleType
@@ -153,6 +153,10 @@ class Loops:
     def compiled(self, name: str, signature: str) -> Callable[..., Any]:
         """The function `name` for these types, in numba's words, such as ``void(float32[::1], float32)``."""
         return compiled(self.source, name, signature)
+
+    def typed(self, name: str, letters: str, types: Mapping[str, str], result: str = "void") -> Callable[..., Any]:
+        """The function `name` for arguments of the types that `letters` stand for, one letter each."""
+        return self.compiled(name, f"{result}({', '.join(types[letter] for letter in letters)})")
 
     def address(self, name: str) -> int:
         """The address of the function `name` of four words, as C calls it."""

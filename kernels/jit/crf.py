@@ -12,15 +12,15 @@ import numpy as np
 
 from minigraph.kernels.crf import crf_decoding_by, linear_chain_crf_by, linear_chain_crf_grad_by
 from minigraph.kernels.jit.compiling import Loops
-from minigraph.kernels.jit.offers import is_wide, numba_name, offer
+from minigraph.kernels.jit.offers import is_wide, numba_name, offer, offer_for_wide
 
 _LOOPS = Loops("crf")
 
 
-def _loop(name: str, words: str, kind: str = "float64") -> Any:
+def _loop(name: str, letters: str, kind: str = "float64") -> Any:
     """The loop `name` for tensors, ``t``, matrices, ``m``, paths, ``p``, and lengths, ``l``."""
     types = {"t": f"{kind}[:, :, ::1]", "m": f"{kind}[:, ::1]", "p": "int64[:, ::1]", "l": "int64[::1]"}
-    return _LOOPS.compiled(name, f"void({', '.join(types[word] for word in words)})")
+    return _LOOPS.typed(name, letters, types)
 
 
 def _forward(xp: Any, exps: Any, weights: Any, present: Any) -> tuple[Any, Any]:
@@ -44,14 +44,8 @@ def _best_path(xp: Any, emission: Any, transition: Any, present: Any) -> Any:
     return path
 
 
-@offer("linear_chain_crf", any_size=True)
-def linear_chain_crf(xp: Any, emission: Any, *given: Any, **attrs: Any) -> Any:
-    return partial(linear_chain_crf_by(_forward), xp, **attrs) if is_wide(emission.shape[-1]) else None
-
-
-@offer("linear_chain_crf_grad", any_size=True)
-def linear_chain_crf_grad(xp: Any, emission: Any, *given: Any, **attrs: Any) -> Any:
-    return partial(linear_chain_crf_grad_by(_backward), xp, **attrs) if is_wide(emission.shape[-1]) else None
+offer_for_wide("linear_chain_crf", linear_chain_crf_by(_forward))
+offer_for_wide("linear_chain_crf_grad", linear_chain_crf_grad_by(_backward))
 
 
 @offer("crf_decoding", any_size=True)

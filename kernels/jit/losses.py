@@ -32,8 +32,8 @@ _LIMIT = 1e20
 """Maximum loss of a row; fluid's too."""
 
 
-def _loop(name: str, x: Any, axis: int, words: str, *others: Any, label: Any = None) -> Callable[..., Any] | None:
-    """The loop `name` for arguments of the types that `words` lists, or None.
+def _loop(name: str, x: Any, axis: int, letters: str, *others: Any, label: Any = None) -> Callable[..., Any] | None:
+    """The loop `name` for arguments of the types that `letters` lists, or None.
 
     ``m`` is a matrix, ``v`` a vector, ``l`` labels, ``i`` an index and ``n`` a number.
     """
@@ -48,8 +48,7 @@ def _loop(name: str, x: Any, axis: int, words: str, *others: Any, label: Any = N
         "m": f"{kind}[:, ::1]", "v": f"{kind}[::1]", "i": "int64", "n": kind,
         "l": "" if label is None else f"{_LABELS[label.dtype]}[::1]",
     }  # fmt: skip
-    result = "void" if label is None else "int64"
-    return _LOOPS[kind].compiled(name, f"{result}({', '.join(types[word] for word in words)})")
+    return _LOOPS[kind].typed(name, letters, types, "void" if label is None else "int64")
 
 
 def _rows(*arrays: Any) -> list[Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from math import prod
 from typing import Any
 
@@ -82,6 +83,14 @@ def offer(type: str, rows: bool = False, **options: Any) -> Callable[[Callable[.
         return function
 
     return decorate
+
+
+def offer_for_wide(type: str, kernel: Callable[..., Any]) -> None:
+    """Offer another kernel for an operator whose first input has long rows."""
+
+    @offer(type, any_size=True)
+    def offered(xp: Any, x: Any, *others: Any, **attrs: Any) -> Any:
+        return partial(kernel, xp, **attrs) if is_wide(x.shape[-1]) else None
 
 
 def or_kernel(function: Callable[..., Any], type: str, attrs: dict[str, Any], rows: bool = False) -> Callable[..., Any]:

@@ -18,12 +18,11 @@ _LOOPS = {kind: Loops(f"functions{kind[-2:]}", "exponentials", "recurrent") for 
 
 
 @cache
-def _loop(name: str, words: str, dtype: Any) -> Any:
+def _loop(name: str, letters: str, dtype: Any) -> Any:
     """The loop `name` for matrices, ``m``, and booleans, ``b``, of a type; cached, because each step asks."""
     kind = numba_name(dtype)
     assert kind is not None
-    types = {"m": f"{kind}[:, ::1]", "b": "boolean"}
-    return _LOOPS[kind].compiled(name, f"void({', '.join(types[word] for word in words)})")
+    return _LOOPS[kind].typed(name, letters, {"m": f"{kind}[:, ::1]", "b": "boolean"})
 
 
 class _LSTMCell(LSTMCell):

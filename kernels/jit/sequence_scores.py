@@ -12,11 +12,10 @@ from minigraph.kernels.jit.offers import offer
 from minigraph.kernels.sequence_scores import edit_distance_by
 
 _LOOPS = Loops("sequence_scores")
-_MATRIX, _VECTOR = "int64[:, ::1]", "int64[::1]"
 
 
 def _distances(*given: np.ndarray) -> np.ndarray:
-    loop = _LOOPS.compiled("edit_distances", f"void({', '.join([_MATRIX] * 2 + [_VECTOR] * 4)})")
+    loop = _LOOPS.typed("edit_distances", "mmvvvv", {"m": "int64[:, ::1]", "v": "int64[::1]"})
     a, b, *counts = (np.ascontiguousarray(each, np.int64) for each in given)
     result = np.empty(len(a), np.int64)
     loop(a, b, *counts, np.empty(b.shape[1] + 1, np.int64), result)

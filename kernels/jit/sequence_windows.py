@@ -21,11 +21,11 @@ _ROWS_OF_A_PART = 32
 """Rows whose products are added one by one: sums of many would lose digits."""
 
 
-def _loop(name: str, words: str, dtype: Any) -> Any:
+def _loop(name: str, letters: str, dtype: Any) -> Any:
     """The loop `name` for matrices, ``m``, tensors, ``t``, and the ends of sequences, ``e``."""
     kind = numba_name(dtype)
     types = {"m": f"{kind}[:, ::1]", "t": f"{kind}[:, :, ::1]", "e": "int64[::1]"}
-    return _LOOPS.compiled(name, f"void({', '.join(types[word] for word in words)})")
+    return _LOOPS.typed(name, letters, types)
 
 
 def _ends(x: Any, x_lod: Any) -> Any:

@@ -8,9 +8,11 @@ from minigraph.types import product
 
 __all__ = ["summary"]
 
-ACTIVATIONS = ("sigmoid", "tanh", "relu", "leaky_relu", "prelu")
+_ACTIVATIONS = frozenset({"sigmoid", "tanh", "relu", "leaky_relu", "prelu"})
+_SLOTS = {"conv2d": ("Input", "Output"), "depthwise_conv2d": ("Input", "Output"), "batch_norm": ("X", "Y")}
+"""Slots of the images that go in and come out; X and Out of the other operators."""
 
-HEADERS = ("No.", "TYPE", "INPUT", "OUTPUT", "PARAMs", "FLOPs")
+_HEADERS = ("No.", "TYPE", "INPUT", "OUTPUT", "PARAMs", "FLOPs")
 
 
 @public
@@ -44,9 +46,9 @@ def summary(main_prog: Program) -> None:
     """
     rows = [row for block in main_prog.blocks for op in block.ops if (row := _row(op)) is not None]
     cells = [[str(value) for value in (i, *row)] for i, row in enumerate(rows)]
-    widths = [max(map(len, column)) for column in zip(HEADERS, *cells, strict=True)]
+    widths = [max(map(len, column)) for column in zip(_HEADERS, *cells, strict=True)]
     rule = f"+{'+'.join('-' * (width + 2) for width in widths)}+"
-    lines = [f"| {' | '.join(map(str.rjust, line, widths))} |" for line in (HEADERS, *cells)]
+    lines = [f"| {' | '.join(map(str.rjust, line, widths))} |" for line in (_HEADERS, *cells)]
     print("\n".join([rule, lines[0], rule, *lines[1:], *([rule] if rows else [])]))
     params, flops = sum(row[3] for row in rows), sum(row[4] for row in rows)
     print(f"Total PARAMs: {params}({params / 10**6:.4f}M)\nTotal FLOPs: {flops}({flops / 10**9:.2f}G)")
@@ -58,23 +60,21 @@ def _row(op: Operator) -> tuple[str, tuple[int, ...], tuple[int, ...], int, int]
     def shape(name: str) -> tuple[int, ...]:
         return tuple(op.block.var(name).shape or ())
 
-    if op.type in ("conv2d", "depthwise_conv2d"):
-        source, result = shape(op.input("Input")[0]), shape(op.output("Output")[0])
+    is_fc = op.type == "mul" and "fc" in op.output("Out")[0]
+    if not (is_fc or op.type in _SLOTS or op.type in _ACTIVATIONS or op.type == "pool2d"):
+        return None
+    given, made = _SLOTS.get(op.type, ("X", "Out"))
+    source, result = shape(op.input(given)[0]), shape(op.output(made)[0])
+    if given == "Input":
         params = product(shape(op.input("Filter")[0]))
         flops = 2 * product(result[2:]) * params
     elif op.type == "pool2d":
-        source, result = shape(op.input("X")[0]), shape(op.output("Out")[0])
         params, flops = 0, product(result[1:]) * product(op.attr("ksize"))
-    elif op.type == "mul" and "fc" in op.output("Out")[0]:
-        source, result = shape(op.input("X")[0]), shape(op.output("Out")[0])
+    elif is_fc:
         flops = product(shape(op.input("Y")[0]))
         params = flops + 1
-    elif op.type in ACTIVATIONS:
-        source, result = shape(op.input("X")[0]), shape(op.output("Out")[0])
-        params, flops = int(op.type == "prelu"), product(source[1:])
     elif op.type == "batch_norm":
-        source, result = shape(op.input("X")[0]), shape(op.output("Y")[0])
         params, flops = source[1] * 2, product(source[1:]) * 2
     else:
-        return None
+        params, flops = int(op.type == "prelu"), product(source[1:])
     return op.type, source[1:], result[1:], params, flops

@@ -7,7 +7,9 @@ on equal values make equal values, and a copy is the value itself.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from collections.abc import Sequence
 from functools import reduce
+from itertools import count
 from operator import or_
 from typing import Any, NamedTuple
 
@@ -39,27 +41,31 @@ def other_value_read(before: Block, after: Block) -> OtherValue | None:
     for op in after.ops:
         if new.call[op] not in old.calls:
             asked[op] = {name: value for name, value in new.read[op].items() if value in old.values.get(name, ())}
-    bits, count = dict[str, dict[int, int]](), 0
-    for name in dict.fromkeys([name for read in asked.values() for name in read if len(old.values[name]) > 1]):
-        bits[name] = {value: 1 << (count + i) for i, value in enumerate(old.values[name])}
-        count += len(bits[name])
+    bit = (1 << place for place in count())
+    names = dict.fromkeys([name for read in asked.values() for name in read if len(old.values[name]) > 1])
+    bits = {name: {value: next(bit) for value in old.values[name]} for name in names}
     below = _below(old, bits)
     for op, read in asked.items():
         makers = [maker for name in _results(op, new, old) for maker in old.makers[name]]
         if any(old.calls[old.call[each]] > 1 for each in makers):
             continue  # which of two equal operators this one takes the place of cannot be told
         seen = reduce(or_, [below[each] for each in makers if old.call[each] not in new.calls], 0)
+        has_twin = any(_are_alike(op, each) for each in makers)
         for name, value in read.items():
-            others = bits.get(name, {})
-            is_other = any(seen & bit for bit in others.values()) and not seen & others[value]
-            # A new operator may compute a result from another one that stood behind it.
-            writer = old.writer.get((name, value))
-            is_behind = writer is not None and not any(old.place[writer] < old.place[each] for each in makers)
-            if is_behind and not any(_are_alike(op, each) for each in makers):
+            if name not in bits or seen & bits[name][value] or not seen & sum(bits[name].values()):
                 continue
-            if is_other and _order(old, name) == _order(new, name):
+            # A new operator may compute a result from another one that stood behind it.
+            if not has_twin and _is_written_last(name, value, makers, old):
+                continue
+            if _order(old, name) == _order(new, name):
                 return OtherValue(op, name, new.writer.get((name, value)))
     return None
+
+
+def _is_written_last(name: str, value: int, makers: Sequence[Operator], block: _Numbered) -> bool:
+    """Whether a value is written to a name behind all of these operators."""
+    writer = block.writer.get((name, value))
+    return writer is not None and all(block.place[each] <= block.place[writer] for each in makers)
 
 
 class _Numbered:
