@@ -88,7 +88,7 @@ def _offer(xp, xs, *, steps):
     # There is nothing to cut along.
     if layout.flat[0] == 1:
         return whole
-    pieces = _pieces(calls, layout)
+    pieces = _pieces(layout)
 
     def in_pieces(xs, out=None):
         # Results of single kernels have the memory order of their operands, and sums round accordingly.
@@ -230,7 +230,7 @@ class Layout:
         return found
 
 
-def _pieces(calls: Sequence[FusedCall], layout: Layout) -> Callable[..., Any]:
+def _pieces(layout: Layout) -> Callable[..., Any]:
     """A function that makes the calls on pieces along the first of the merged dimensions."""
     length, *rest = layout.flat
     step = min(length, max(1, PIECE // max(prod(rest), 1)))

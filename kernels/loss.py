@@ -244,8 +244,7 @@ def softmax_with_cross_entropy(xp, logits, label, *, soft_label, ignore_index, a
     softmax_out, loss_out = out or (None, None)
     logits = _by_rows(xp, logits)
     if soft_label:
-        # Not into the memory of the labels, which are read after the softmax.
-        probabilities, loss = _soft_loss(xp, widen(logits), widen(label), axis, unshared(xp, softmax_out, label))
+        probabilities, loss = _soft_loss(xp, widen(logits), widen(label), axis)
     else:
         index, ignored = checked_labels(xp, label, logits.shape[axis], ignore_index)
         shifted = _shifted(xp, widen(logits), axis, _buffer(logits, softmax_out))
@@ -256,7 +255,7 @@ def softmax_with_cross_entropy(xp, logits, label, *, soft_label, ignore_index, a
     return narrow(xp, probabilities, logits.dtype, softmax_out), narrow(xp, loss, logits.dtype, loss_out)
 
 
-def _soft_loss(xp, logits, label, axis, out) -> tuple[Any, Any]:
+def _soft_loss(xp, logits, label, axis) -> tuple[Any, Any]:
     shifted = _shifted(xp, logits, axis)
     probabilities, total = _softmax_of(xp, shifted.copy(), axis)
     log_p = xp.subtract(shifted, xp.log(total), out=shifted)

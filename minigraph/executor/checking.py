@@ -281,7 +281,7 @@ class _Run:
         # In place, the results are the state that was replaced.
         for held in () if step.in_place else made:
             for other in [*self.held.values(), *made]:
-                if other is not held and held.overlaps(other) and not self._may_share(held, other, number, step, outs):
+                if other is not held and held.overlaps(other) and not self._may_share(held, other, number, outs):
                     raise self._fault(
                         step.op,
                         f"{held.value.name} shares memory with {other.value.name}",
@@ -319,7 +319,7 @@ class _Run:
     def _place_of(self, value: Value) -> Any:
         return self._places[self.plan.buffers.layout.place_of[value]]
 
-    def _may_share(self, new: _Held, other: _Held, number: int, step: Step, outs: Sequence[_Piece]) -> bool:
+    def _may_share(self, new: _Held, other: _Held, number: int, outs: Sequence[_Piece]) -> bool:
         """Tell whether the plan lets two values share memory."""
         roots = self.plan.root(new.value), self.plan.root(other.value)
         if roots[0] is roots[1] or roots in self.plan.related or roots in self.related:

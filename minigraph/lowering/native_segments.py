@@ -133,7 +133,7 @@ class _Former:
         sources = [self._source(each) for each in _flat(row.arguments) if each > XP]
         if found and any(sources[i : i + 1] == sources[j : j + 1] for i, j in found[0].distinct):
             return None
-        if found and row.function.kind == LOOP and not _is_in_place(row, *found):
+        if found and row.function.kind == LOOP and not _is_in_place(row, found[1]):
             return None
         for result, target in zip(found[1], _by_slot(row.target, len(found[1])), strict=True) if found else ():
             if isinstance(result, Symbol) and result.is_transposed and isinstance(target, int):
@@ -147,7 +147,7 @@ class _Former:
         return "feed" if isinstance(root, Value) and root.origin == "feed" else root
 
 
-def _is_in_place(row: Instruction, recording: Recording, results: Sequence[Any]) -> bool:
+def _is_in_place(row: Instruction, results: Sequence[Any]) -> bool:
     """Whether each result that is an input goes to the memory of that input."""
     arguments = [each for each in _flat(row.arguments) if each > XP]
     outs = _by_slot(row.keywords.get("out") if row.keywords else None, len(results))

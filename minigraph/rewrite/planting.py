@@ -13,7 +13,6 @@ from minigraph.passes.base import Pipeline
 from minigraph.passes.rules import Rule, Rules
 from minigraph.passes.rules.fragments import Hole
 from minigraph.passes.rules.pattern import Pattern, PatternOp
-from minigraph.passes.rules.pattern import Slot as PatternSlot
 from minigraph.rewrite.random_programs.drawing import Pick
 
 _MOST_PICKS = 8
@@ -80,14 +79,14 @@ def _append(
         attrs["op_role"] = op.role
     outputs: dict[str, list[Variable]] = {}
     for slot in op.outputs:
-        outputs[slot.name] = [_made(block, slot, number, values) for number in slot.places]
+        outputs[slot.name] = [_made(block, number, values) for number in slot.places]
     definition = pick.definition(type)
     for name in definition.required_outputs:
         outputs.setdefault(name, [block.create_var(name=unique_name.generate("t"))])
     block.append_op(type, inputs, outputs, attrs)
 
 
-def _made(block: Block, slot: PatternSlot, number: int, values: dict[int, list[Variable]]) -> Variable:
+def _made(block: Block, number: int, values: dict[int, list[Variable]]) -> Variable:
     var = block.create_var(name=unique_name.generate("t"))
     values[number] = [var]
     return var

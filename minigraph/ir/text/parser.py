@@ -165,7 +165,7 @@ class _Reader:
         except MinigraphError as error:
             raise line.error(error.message, start, error.hint) from None
         inputs = self._read_inputs(block, definition, line)
-        attrs = self._read_attrs(definition, line)
+        attrs = self._read_attrs(line)
         outputs = self._by_slot(definition, written, line)
         try:
             op = block._make_op(type_, inputs, outputs, attrs, self.site)
@@ -237,7 +237,7 @@ class _Reader:
             outputs[slot] = names
         return outputs
 
-    def _read_attrs(self, definition: OpDef, line: Line) -> dict[str, Any]:
+    def _read_attrs(self, line: Line) -> dict[str, Any]:
         """Attributes in braces and fluid's names for the fields of an operator."""
 
         def check(name: str) -> None:
