@@ -46,7 +46,7 @@ def pool2d(
         _greatest(xp, images, laid, channels_first(result, data_format))
         return deliver(xp, result, out)
     if laid is None:
-        result = _pooled_regions(xp, images, [1] * (x.ndim - 2) if global_pooling else ksize, pooling_type)
+        result = _pooled_regions(xp, images, ksize if adaptive else [1] * (x.ndim - 2), pooling_type)
     else:
         result = _average(xp, images, laid, exclusive)
     return deliver(xp, channels_restored(xp, result, data_format), out)
@@ -101,12 +101,16 @@ def pool2d_grad_grad(
 def _laid(
     lengths, pooling_type, ksize, global_pooling, strides, paddings, adaptive, ceil_mode, padding_algorithm
 ) -> Any:
-    """The windows along each dimension; None if they differ in size or there is only one."""
+    """The windows along each dimension; None if they differ in size, or one of an average is the whole image."""
     if adaptive and pooling_type == "max":
         return lay_square(lengths, ksize, strides)
     if adaptive or global_pooling:
         return None
-    return lay_windows(lengths, ksize, strides, paddings, padding_algorithm, ceil_mode=ceil_mode)
+    laid = lay_windows(lengths, ksize, strides, paddings, padding_algorithm, ceil_mode=ceil_mode)
+    is_whole = pooling_type == "avg" and all(
+        along.count == 1 and along.size == along.length and not along.before for along in laid
+    )
+    return None if is_whole else laid
 
 
 # Windows of one size
