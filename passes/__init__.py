@@ -44,6 +44,7 @@ from minigraph.passes.split_operands import SplitOperands
 from minigraph.passes.split_products import SplitProducts
 from minigraph.passes.transpose_into_matmul import TransposeIntoMatmul
 from minigraph.passes.transpose_once import TransposeOnce
+from minigraph.passes.transpose_weights import TransposeWeights
 from minigraph.passes.turn_transposes import TurnTransposes
 from minigraph.passes.unroll_recurrent import UnrollRecurrent
 from minigraph.passes.weighted_means import WeightMeans
@@ -54,10 +55,10 @@ from minigraph.passes.write_where_assigned import WriteWhereAssigned
 IN_ORDER: tuple[Pass, ...] = (
     FuseGlobalNorm(), MergeExchanges(), UnrollRecurrent(), OrderOperands(), MeanOfAll(), FindNormalizations(),
     FindCrossEntropy(), FoldConstants(), ScaleByConstants(), MultiplyPowers(), BroadcastExpanded(), SliceRows(),
-    JoinSlices(), MatmulToMul(), SplitProducts(), SplitOperands(), CleanUp(), ScaleIntoMatmul(), TurnTransposes(),
-    TransposeIntoMatmul(), ShareCommonSubexpressions(), FuseSoftmaxCrossEntropy(), SkipJoins(), MergeMatmuls(),
-    MergeColumnSums(), MergeProducts(), TransposeOnce(), MergeUpdates(), ShrinkInUpdate(), FuseMeanLoss(),
-    FreeAddends(), RemoveDeadOps(), WriteWhereAssigned(), FuseElementwise(),
+    JoinSlices(), MatmulToMul(), TransposeWeights(), SplitProducts(), SplitOperands(), CleanUp(), ScaleIntoMatmul(),
+    TurnTransposes(), TransposeIntoMatmul(), ShareCommonSubexpressions(), FuseSoftmaxCrossEntropy(), SkipJoins(),
+    MergeMatmuls(), MergeColumnSums(), MergeProducts(), TransposeOnce(), MergeUpdates(), ShrinkInUpdate(),
+    FuseMeanLoss(), FreeAddends(), RemoveDeadOps(), WriteWhereAssigned(), FuseElementwise(),
 )  # fmt: skip
 """Passes that executors may apply, in the order in which they run."""
 
@@ -112,6 +113,7 @@ __all__ = [
     "SplitProducts",
     "TransposeIntoMatmul",
     "TransposeOnce",
+    "TransposeWeights",
     "TurnTransposes",
     "UnrollRecurrent",
     "WeightMeans",

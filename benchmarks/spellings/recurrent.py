@@ -5,7 +5,21 @@ import numpy as np
 import minigraph as fluid
 from minigraph import layers
 
-from .tasks import BATCH, CLASSES, HIDDEN, ONE_MATRIX, Task, attr, classified, labels, numbers, parameter, start_of
+from .tasks import (
+    BATCH,
+    CLASSES,
+    HIDDEN,
+    ONE_MATRIX,
+    Apart,
+    Task,
+    attr,
+    classified,
+    labels,
+    numbers,
+    only_copies_differ,
+    parameter,
+    start_of,
+)
 
 STEPS, INPUTS = 50, 32
 
@@ -35,6 +49,7 @@ CELLS["bias first"] = lambda x, h: layers.tanh(
     + parameter("b", HIDDEN)
     + layers.mul(h, parameter("u", HIDDEN, HIDDEN))
 )
+CELLS["transposed"] = lambda x, h: _tanh_cell(lambda x, w: layers.matmul(x, w, transpose_y=True), x, h, _transposed)
 CELLS["concat"] = lambda x, h: layers.tanh(
     layers.matmul(layers.concat([x, h], 1), _both(HIDDEN)) + parameter("b", HIDDEN)
 )
@@ -52,9 +67,15 @@ ENTRIES = {
 }
 
 
-def _tanh_cell(multiply, x, h):
-    w, u, b = parameter("w", INPUTS, HIDDEN), parameter("u", HIDDEN, HIDDEN), parameter("b", HIDDEN)
+def _tanh_cell(multiply, x, h, weight=parameter):
+    w, u, b = weight("w", INPUTS, HIDDEN), weight("u", HIDDEN, HIDDEN), parameter("b", HIDDEN)
     return layers.tanh(layers.elementwise_add(multiply(x, w), layers.elementwise_add(multiply(h, u), b)))
+
+
+def _transposed(name, rows, columns):
+    """The weight, with a row for each column of the result."""
+    start = start_of(name, rows, columns).T
+    return layers.create_parameter([columns, rows], "float32", attr=attr(name, start=start))
 
 
 def _both(columns):
@@ -148,12 +169,18 @@ RNN = Task(
         "bias last": unrolled("bias last", "unstack"),
         "bias first": unrolled("bias first", "unstack"),
         "fc of both on split": unrolled("fc of both", "split"),
+        "transposed weights": unrolled("transposed", "unstack"),
         "concat": unrolled("concat", "unstack"),
         "StaticRNN": static("mul"),
         "rnn": by_rnn("matmul"),
         "imperative mode, traced": traced,
     },
-    apart={"concat": ONE_MATRIX},
+    apart={
+        "concat": ONE_MATRIX,
+        "transposed weights": Apart(
+            "copies the transpose of the weights, and not for the gradients", only_copies_differ
+        ),
+    },
 )
 
 # A long short-term memory of 20 steps

@@ -72,6 +72,14 @@ def only_views_differ(task, spelling):
     return work(plan(task, spelling)) == work(plan(task, next(iter(task.spellings))))
 
 
+def only_copies_differ(task, spelling):
+    counts = [
+        Counter({key: count for key, count in work(plan(task, name)).items() if key[0] != "assign"})
+        for name in (spelling, next(iter(task.spellings)))
+    ]
+    return counts[0] == counts[1]
+
+
 def has_more_state(task, spelling):
     counts = [
         sum(var.persistable for var in build(task, name)[0].list_vars())

@@ -114,12 +114,12 @@ class BuildStrategy(_Strategy):
         Run `TransposeIntoMatmul`, which keeps every bit, too; False by default.
     mean_of_all, find_normalizations, find_cross_entropy, multiply_powers, scale_by_constants : bool
     broadcast_expanded, join_slices, split_products, split_operands, scale_into_matmul, turn_transposes : bool
-    skip_joins, merge_matmuls, merge_column_sums, merge_products, transpose_once : bool
+    skip_joins, merge_matmuls, merge_column_sums, merge_products, transpose_once, transpose_weights : bool
         Run `MeanOfAll`, `FindNormalizations`, `FindCrossEntropy`, `MultiplyPowers`, `ScaleByConstants`,
         `BroadcastExpanded`, `JoinSlices`, `SplitProducts`, `SplitOperands`, `ScaleIntoMatmul`, `TurnTransposes` and
         `SkipJoins`, which find what can be written more simply, and `MergeMatmuls`, `MergeColumnSums`,
-        `MergeProducts`, `TransposeOnce`, for weights that are used many times; True by default. They change the
-        rounding; the docstring of each pass says by how much.
+        `MergeProducts`, `TransposeOnce`, `TransposeWeights`, for weights that are used many times; True by default.
+        They change the rounding; the docstring of each pass says by how much.
     fuse_softmax_cross_entropy : bool
         Run `FuseSoftmaxCrossEntropy`, which changes the rounding, too; False by default.
     enable_auto_fusion : bool
@@ -159,10 +159,10 @@ class BuildStrategy(_Strategy):
     >>> [each.name for each in strategy.pipeline()]  # doctest: +NORMALIZE_WHITESPACE
     ['FuseGlobalNorm', 'MergeExchanges', 'UnrollRecurrent', 'OrderOperands', 'MeanOfAll', 'FindNormalizations',
      'FindCrossEntropy', 'ScaleByConstants', 'MultiplyPowers', 'BroadcastExpanded', 'SliceRows', 'JoinSlices',
-     'MatmulToMul', 'SplitProducts', 'SplitOperands', 'CleanUp', 'ScaleIntoMatmul', 'TurnTransposes',
-     'ShareCommonSubexpressions', 'FuseSoftmaxCrossEntropy', 'SkipJoins', 'MergeMatmuls', 'MergeColumnSums',
-     'MergeProducts', 'TransposeOnce', 'MergeUpdates', 'ShrinkInUpdate', 'FuseMeanLoss', 'FreeAddends',
-     'RemoveDeadOps', 'WriteWhereAssigned', 'FuseElementwise']
+     'MatmulToMul', 'TransposeWeights', 'SplitProducts', 'SplitOperands', 'CleanUp', 'ScaleIntoMatmul',
+     'TurnTransposes', 'ShareCommonSubexpressions', 'FuseSoftmaxCrossEntropy', 'SkipJoins', 'MergeMatmuls',
+     'MergeColumnSums', 'MergeProducts', 'TransposeOnce', 'MergeUpdates', 'ShrinkInUpdate', 'FuseMeanLoss',
+     'FreeAddends', 'RemoveDeadOps', 'WriteWhereAssigned', 'FuseElementwise']
     """
 
     enable_auto_fusion: bool
