@@ -41,7 +41,8 @@ class Sources:
 
     def attr(self, *shape: int, name: str | None = None) -> ParamAttr:
         start = self.random.uniform(-1, 1, shape)
-        return ParamAttr(name=name, initializer=NumpyArrayInitializer(start))
+        rate = float(self.random.choice([1.0, 1.0, 0.5])) if self.trains else 1.0
+        return ParamAttr(name=name, initializer=NumpyArrayInitializer(start), learning_rate=rate)
 
     def parameter(self, *shape: int) -> Parameter:
         return layers.create_parameter(list(shape), self.dtype, attr=self.attr(*shape))
