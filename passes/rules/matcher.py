@@ -107,6 +107,26 @@ class Match:
         return f"<Match of {self.pattern.name}: {'; '.join(map(str, self.ops))}>"
 
 
+class Glance:
+    """What is known of a match of one operator before the values of its block are: attributes, and declared types.
+
+    Anything else that a condition asks for is a `LookupError`.
+    """
+
+    def __init__(self, pattern: Pattern, op: Operator) -> None:
+        block, (node,) = op.block, pattern.ops
+        for attr, name in node.captured:
+            setattr(self, name, op.attrs[attr])
+        for slot in node.inputs:
+            names = op.inputs.get(slot.name, ())
+            if slot.rest is None and len(names) == len(slot.places):
+                for place, name in zip(slot.places, names, strict=True):
+                    setattr(self, pattern.holes[place].name, block.find_var(name))
+
+    def __getattr__(self, name: str) -> Any:
+        raise LookupError(name)
+
+
 class Matcher:
     """Looks for a pattern in the operators of a block."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import chain
 from typing import Any, ClassVar, TypeVar, overload
@@ -13,7 +13,7 @@ from minigraph.ir import Block, Operator, Program, Variable
 from minigraph.passes import events
 from minigraph.passes.base import Pass
 from minigraph.passes.rules.fragments import PREFIX, Fragment, Given, line_within, site_of, traced
-from minigraph.passes.rules.matcher import Match, Matcher, Recorder, fits
+from minigraph.passes.rules.matcher import Glance, Match, Matcher, Recorder, fits
 from minigraph.passes.rules.pattern import Pattern, PatternOp
 from minigraph.passes.rules.reasons import WhyNot, nearest
 from minigraph.passes.rules.replacing import replace
@@ -144,6 +144,19 @@ class Rule(Pass):
                 return False
         copied = self._copied
         return copied is None or match.ops[0].type != "assign" or may_read(match, match.value(copied), recorder)
+
+    @cached_property
+    def asks_one(self) -> bool:
+        """Whether the rule has conditions, and a single operator to ask about."""
+        return bool(self._conditions) and len(self.pattern.ops) == 1
+
+    def _refuses(self, op: Operator) -> bool:
+        """Whether a condition fails for an operator if its inputs have the declared types; cheaper than a match."""
+        glance: Any = Glance(self.pattern, op)
+        try:
+            return any(not holds for conditions in self._conditions for holds, _ in conditions(glance))
+        except Exception:  # a condition asks for what only a match has, or fails, which a match tells
+            return False
 
     def _failing(self, conditions: Callable[[Match], Any], match: Match) -> str | None:
         """Return the text of the first condition that does not hold; None if all do."""
@@ -407,6 +420,8 @@ class _Anchors:
         self.by_type = block.ops.by_type
         self._fitting: dict[str, list[Operator]] = {}
         self._made: dict[tuple[str, str], set[str]] = {}
+        self._twice: set[str] | None = None
+        """Names that are written several times, once they are asked for."""
 
     def of(self, rule: Rule) -> list[Operator]:
         """Return the operators that may be the last one of a pattern."""
@@ -414,6 +429,10 @@ class _Anchors:
         for slot, index, maker, made in rule.pattern.inner if found else ():
             names = self._names(maker, made)
             found = [op for op in found if op.inputs[slot][index] in names]
+        if found and rule.asks_one:
+            refused = {op for op in found if rule._refuses(op)}
+            if refused:
+                found = [op for op in found if op not in refused or not self._are_written_once(op.inputs)]
         return found
 
     def _fit(self, op: PatternOp) -> list[Operator]:
@@ -423,6 +442,19 @@ class _Anchors:
             found = [each for type in op.types for each in self.by_type.get(type, ()) if fits(op, each)]
             self._fitting[op.kind] = found
         return found
+
+    def _are_written_once(self, inputs: Mapping[str, Sequence[str]]) -> bool:
+        """Whether no name is written twice, so that the type of each is that of its only value."""
+        if self._twice is None:
+            seen: set[str] = set()
+            self._twice = set()
+            for op in self.block.ops[:]:
+                has_hidden = op.definition.has_hidden_names
+                for names in (op.output_arg_names,) if has_hidden else op.outputs.values():
+                    if not seen.isdisjoint(names):
+                        self._twice.update(seen.intersection(names))
+                    seen.update(names)
+        return all([self._twice.isdisjoint(names) for names in inputs.values()])
 
     def _names(self, op: PatternOp, slot: str) -> set[str]:
         """Return the names that operators that fit write in a slot."""

@@ -2,6 +2,7 @@
 
 import inspect
 import math
+import sys
 
 import numpy as np
 import pytest
@@ -14,6 +15,8 @@ from minigraph.ir import Program, Role
 from minigraph.ir.verifier import verify
 from minigraph.passes import events
 from minigraph.passes.rules import Rules, attr, marked, op, rule, value
+
+rules_module = sys.modules["minigraph.passes.rules.rule"]
 
 
 def scale_chain():
@@ -96,6 +99,65 @@ def no_copy(x):
 @no_copy.to
 def _(x):
     return x
+
+
+@rule
+def square_of_a_row(x):
+    return layers.square(x)
+
+
+@square_of_a_row.where
+def _(m):
+    yield m.x.shape[0] == 1, "x must have one row"
+
+
+@square_of_a_row.to
+def _(x):
+    return layers.elementwise_mul(x, x)
+
+
+def test_a_condition_is_asked_of_the_value_and_not_of_the_last_one_of_its_name():
+    """``h`` is declared with the type of its last value."""
+    before = Program.parse("""
+        block 0
+          data x: float32[1, 4]
+          h: float32[1, 4] = tanh(X=x)
+          y: float32[1, 4] = square(X=h)
+    """)
+    block = before.global_block()
+    block.append_op("reshape2", {"X": "x"}, {"Out": "h", "XShape": "s"}, {"shape": [4, 1]})
+    block.append_op("square", {"X": "h"}, {"Out": "z"})
+    assert block.vars["h"].shape == (4, 1)
+    before.roots = ("y", "z")
+    after = square_of_a_row(before)
+    assert [op.type for op in after.global_block().ops] == ["tanh", "elementwise_mul", "reshape2", "square"]
+
+
+def test_what_a_condition_refuses_by_its_type_needs_no_table_of_values(monkeypatch):
+    program = Program.parse("""
+        block 0
+          data x: float32[2, 4]
+          y: float32[2, 4] = square(X=x)
+    """)
+    program.roots = ("y",)
+    monkeypatch.setattr(rules_module, "Values", None)
+    assert not square_of_a_row.apply(program)
+
+
+def test_a_condition_may_ask_for_all_of_a_match():
+    asked = rewrite.rule(lambda x: layers.square(x))
+
+    @asked.where
+    def _(m):
+        yield hasattr(m, "values") and m.values.is_first(m.values.output(m.ops[0], "Out")), "it must be the first value"
+
+    asked.to(lambda x: layers.elementwise_mul(x, x))
+    program = Program.parse("""
+        block 0
+          data x: float32[2, 4]
+          y: float32[2, 4] = square(X=x)
+    """)
+    assert [op.type for op in asked(program).global_block().ops] == ["elementwise_mul"]
 
 
 def test_readers_of_a_value_may_read_names_that_no_rule_is_about():
