@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import json
 from base64 import b64encode
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from hashlib import sha256
 from html import escape
-from itertools import chain, count, groupby
+from itertools import chain, count, groupby, repeat
 from operator import attrgetter
 from string import Template
 from typing import Any
@@ -126,22 +126,33 @@ class _Book:
     def _rows(self, state: Snapshot, old: Rows) -> Rows:
         if state in self._states:
             return self._states[state][1]
-        shown = [(line.key, self._line(line, depth)) for line, depth in self._shown(state)]
+        shown, known = [], self._number_of
+        for line, depth in self._shown(state):
+            latest = known.get(id(line.key))
+            is_same = latest is not None and latest[0] is line and latest[1] == depth
+            shown.append((line.key, latest[2] if latest is not None and is_same else self._line(line, depth)))
         self._identify(shown, old)
         return [(number, self._identities[id(key)]) for key, number in shown]
 
-    def _shown(self, state: Snapshot) -> Iterator[tuple[Line, int]]:
+    def _shown(self, state: Snapshot) -> Iterable[tuple[Line, int]]:
         """The lines in the order in which they are shown, with the number of blocks around each.
 
         Headings are left out, and variables that no operator uses any more.
         """
         lines = self._record.texts.lines(state)
-        read = set[str]().union(*[line.reads for line in lines])
-        shown = [
-            line for line in lines
-            if line.op is not None
-            or (line.key is not None and (line.writes[0] in read or not line.text.startswith("  var ")))
-        ]  # fmt: skip
+        shown = [line for line in lines if line.key is not None]
+        if any([line.op is None and line.text.startswith("  var ") for line in shown]):
+            read = set(chain.from_iterable([line.reads for line in lines]))
+            shown = [
+                line for line in shown
+                if line.op is not None or not line.text.startswith("  var ") or line.writes[0] in read
+            ]  # fmt: skip
+        if len(state.blocks) == 1:
+            return zip(shown, repeat(0))
+        return self._nested(shown)
+
+    def _nested(self, shown: Iterable[Line]) -> Iterator[tuple[Line, int]]:
+        """Yield the lines of sub-blocks behind the operators that run them, with the number of blocks around each."""
         blocks = {index: list(each) for index, each in groupby(shown, key=attrgetter("block"))}
 
         def inside(index: int, depth: int) -> Iterator[tuple[Line, int]]:
