@@ -2,6 +2,8 @@
 
 import importlib
 import json
+import subprocess
+import sys
 import types
 from collections import namedtuple
 from pathlib import Path
@@ -174,6 +176,31 @@ def test_the_top_module_has_fluids_version():
     assert paddle.to_tensor is fluid.to_tensor
     with pytest.raises(UnknownNameError, match="minigraph has no 'to_tensr'"):
         _ = paddle.to_tensr
+
+
+def test_modules_below_the_top_module_are_those_of_minigraph_itself():
+    script = """
+import sys
+import minigraph.compat.paddle.fluid as fluid
+import minigraph.compat.paddle.fluid.layers as layers, minigraph.compat.paddle.fluid.layers.control_flow
+from minigraph.compat.paddle.fluid.dygraph.nn import Linear
+from minigraph.compat.paddle.fluid.initializer import Constant
+import minigraph.compat.paddle.dataset.mnist as mnist, minigraph.compat.paddle.reader as reader
+import minigraph, minigraph.dataset.mnist, minigraph.layers.control_flow, importlib
+assert fluid is minigraph and layers is minigraph.layers and mnist is minigraph.dataset.mnist
+assert reader is minigraph.reader and Linear is minigraph.dygraph.Linear
+assert Constant is minigraph.initializer.Constant
+assert fluid.__spec__.name == "minigraph" and layers.__spec__.name == "minigraph.layers"
+assert importlib.reload(layers) is layers
+for name in ("fluid.nope", "nope"):
+    try:
+        importlib.import_module(f"minigraph.compat.paddle.{name}")
+    except ModuleNotFoundError as error:
+        assert "nope" in str(error)
+    else:
+        raise AssertionError(name)
+"""
+    subprocess.run([sys.executable, "-c", script], check=True, timeout=60)
 
 
 def test_text_and_numbers_of_paddle_compat_are_those_of_the_original():
