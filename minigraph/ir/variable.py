@@ -265,12 +265,15 @@ class Parameter(Variable):
         Whether an optimizer's clip concerns it (Paddle 2).
     gradient_clip : object or None
         The clip strategy that `minigraph.clip.set_gradient_clip` gave it.
+    is_distributed : bool
+        Fluid's mark for parameter servers, which changes nothing.
     creation : int
         Grows from parameter to parameter; a copy has that of its original.
     """
 
     __slots__ = (
-        "_optimize_attr", "creation", "do_model_average", "gradient_clip", "need_clip", "regularizer", "trainable",
+        "_optimize_attr", "creation", "do_model_average", "gradient_clip", "is_distributed", "need_clip", "regularizer",
+        "trainable",
     )  # fmt: skip
 
     keyword = "param"
@@ -302,6 +305,7 @@ class Parameter(Variable):
         self.do_model_average = do_model_average
         self.need_clip = need_clip
         self.gradient_clip = gradient_clip
+        self.is_distributed = False
         self.creation = next(Parameter._creations)
 
     @property
@@ -335,6 +339,7 @@ class Parameter(Variable):
         twin.do_model_average = self.do_model_average
         twin.need_clip = self.need_clip
         twin.gradient_clip = None if self.gradient_clip is None else copy.copy(self.gradient_clip)
+        twin.is_distributed = self.is_distributed
         twin.creation = self.creation
         return twin
 

@@ -718,6 +718,16 @@ def test_default_programs_may_be_switched_for_good():
             framework.switch_main_program(None)
 
 
+def test_a_parameter_is_marked_for_parameter_servers_and_a_clone_keeps_the_mark():
+    program = Program()
+    w = program.global_block().create_parameter(name="w", shape=[2], dtype="float32")
+    assert w.is_distributed is False  # as in 1.8.5
+    w.is_distributed = True
+    assert program.clone().global_block().var("w").is_distributed is True
+    with fluid.dygraph.guard():
+        assert fluid.dygraph.Linear(2, 2).weight.is_distributed is False
+
+
 def test_a_parameter_takes_the_kind_of_value_that_it_has_anyway():
     block = fluid.Program().global_block()
     assert block.create_parameter("w", [4], type=fluid.core.VarDesc.VarType.LOD_TENSOR).kind is VarKind.LOD_TENSOR
