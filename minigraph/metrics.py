@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from minigraph.errors import MinigraphError, NotFoundError, WrongTypeError, caller_site
+from minigraph.errors import NotFoundError, ProgramError, WrongTypeError, caller_site
 from minigraph.support.arguments import number
 from minigraph.support.public import public, refuse_unknown_names
 
@@ -86,11 +86,11 @@ class Accuracy(_Counting):
 
         Raises
         ------
-        MinigraphError
+        ProgramError
             If there is no batch yet.
         """
         if not self.weight:
-            raise MinigraphError("no batch has been seen", site=caller_site(), hint="Call update first.")
+            raise ProgramError("no batch has been seen", site=caller_site(), hint="Call update first.")
         return self.value / self.weight
 
 
@@ -207,11 +207,11 @@ class EditDistance(_Counting):
 
         Raises
         ------
-        MinigraphError
+        ProgramError
             If there is no batch yet.
         """
         if not self.seq_num:
-            raise MinigraphError("no batch has been seen", site=caller_site(), hint="Call update first.")
+            raise ProgramError("no batch has been seen", site=caller_site(), hint="Call update first.")
         return self.total_distance / self.seq_num, self.instance_error / self.seq_num
 
 

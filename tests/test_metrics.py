@@ -5,7 +5,7 @@ import pytest
 
 import minigraph as fluid
 from minigraph import layers, metrics
-from minigraph.errors import MinigraphError, NotFoundError, ProgramError, WrongTypeError
+from minigraph.errors import NotFoundError, ProgramError, WrongTypeError
 
 RNG = np.random.default_rng(5)
 
@@ -124,7 +124,7 @@ def test_chunks_counted_in_arrays_give_arrays():
 
 def test_distances_are_averaged_over_batches():
     metric = metrics.EditDistance("distance")
-    with pytest.raises(MinigraphError, match="no batch"):
+    with pytest.raises(ProgramError, match="no batch"):
         metric.eval()
     metric.update(np.array([[0.0], [2.0]]), 2)
     metric.update(np.array([[1.0], [0.0], [0.0]]), np.array([3]))
@@ -134,3 +134,9 @@ def test_distances_are_averaged_over_batches():
     assert metric.eval() == (4, 1)
     with pytest.raises(WrongTypeError, match="distances must be an array"):
         metric.update(["a"], 1)
+
+
+def test_an_empty_measure_is_the_value_error_that_scripts_for_fluid_catch():
+    for metric in (metrics.Accuracy("accuracy"), metrics.EditDistance("distance")):
+        with pytest.raises(ValueError, match="no batch"):  # 1.8.5 raises ValueError
+            metric.eval()
