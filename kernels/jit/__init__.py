@@ -14,6 +14,7 @@ import minigraph.kernels.jit.crf
 import minigraph.kernels.jit.ctc
 import minigraph.kernels.jit.fused
 import minigraph.kernels.jit.losses
+import minigraph.kernels.jit.moves
 import minigraph.kernels.jit.native
 import minigraph.kernels.jit.normalization
 import minigraph.kernels.jit.norms

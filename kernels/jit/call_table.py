@@ -35,9 +35,15 @@ class Memory(NamedTuple):
     """'array' from outside, 'temporary' or 'constant'."""
     at: int
     """Number of the array, offset among the temporaries in bytes, or address."""
+    offset: int = 0
+    """Bytes from there."""
 
     def moved(self, offset: int) -> Memory:
-        return Memory(self.kind, self.at + offset)
+        return self._replace(offset=self.offset + offset)
+
+    def may_overlap(self, other: Memory) -> bool:
+        """Whether both are parts of one array, temporary or constant."""
+        return self[:2] == other[:2]
 
 
 class CallTable:
@@ -92,8 +98,8 @@ class CallTable:
     def add(self, call: Call, operands: Sequence[tuple[Memory, int]]) -> None:
         """Append a call whose operands lie at these offsets in these memories."""
         first = len(self._data)
-        for position, (memory, offset) in enumerate(operands, first):
-            at = 0
+        for position, (memory, further) in enumerate(operands, first):
+            at, offset = 0, memory.offset + further
             if memory.kind == "array":
                 self._moves.append((position, memory.at, offset))
             elif memory.kind == "temporary":

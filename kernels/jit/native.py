@@ -16,7 +16,8 @@ from minigraph.kernels.formulas import TYPES, has_formula
 from minigraph.kernels.fused import RESULTS
 from minigraph.kernels.jit.products import dot, dots
 from minigraph.kernels.jit.products import matmul as batched
-from minigraph.kernels.jit.recording import Recording, Symbol, UnsupportedError, native, offer_for
+from minigraph.kernels.jit.recorders import native, offer_for
+from minigraph.kernels.jit.recording import Recording, Symbol, UnsupportedError
 from minigraph.kernels.loss import FLOOR, SHORT_ROW, goes_by_columns
 from minigraph.kernels.registry import find_kernel
 from minigraph.kernels.sums import MANY_ROWS, are_rows
@@ -136,12 +137,7 @@ def assign(recording, x):
     """A copy row by row; the kernel keeps the order of another one."""
     if not isinstance(x, Symbol):
         raise UnsupportedError("arrays of tensors")
-    # `positive` copies into the order of rows; `copy` moves bytes, in the order in which they lie.
-    if x.is_transposed and x.dtype in _FLOATS:
-        return np.positive(x)
-    result = recording.new(x.shape, x.dtype)
-    recording.copy(x, result)
-    return result
+    return recording.copied(x)
 
 
 @native("transpose2")

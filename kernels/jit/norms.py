@@ -23,15 +23,8 @@ from minigraph.kernels.jit import offers
 from minigraph.kernels.jit.compiling import Loops
 from minigraph.kernels.jit.offers import numba_name, offer, vectors
 from minigraph.kernels.jit.products import square
-from minigraph.kernels.jit.recording import (
-    STATUS,
-    Recording,
-    Symbol,
-    UnsupportedError,
-    address_of,
-    native,
-    native_loop,
-)
+from minigraph.kernels.jit.recorders import native, native_loop
+from minigraph.kernels.jit.recording import STATUS, Recording, Symbol, UnsupportedError, address_of
 from minigraph.kernels.jit.threads import least_of, pieces, run_together, shares
 from minigraph.kernels.norm import SHORT, norm, short_joined
 from minigraph.kernels.registry import specialize
@@ -214,39 +207,41 @@ def _factor(recording: Recording, threshold: Symbol, ratio: Symbol) -> Symbol:
     return factor
 
 
-@native_loop("clip_factor")
-def record_clip_factor(recording, xs, clip_norm, *, p):
-    if p != 2 or clip_norm.dtype != xs[0].dtype:
+def _record_short_norm(recording: Recording, xs: Sequence[Symbol]) -> Symbol:
+    """Record the joint norm of short arrays, as the shared kernel computes it."""
+    if not 0 < sum(x.size for x in xs) <= SHORT or any(x.dtype != np.float32 or x.is_transposed for x in xs):
         raise UnsupportedError("another norm")
-    ratio, total = _record_norm(recording, xs), recording.new((1,), clip_norm.dtype)
-    recording.emit(address_of(f"rounded_{clip_norm.dtype.name}"), [ratio, total], [], [])
-    return _factor(recording, clip_norm, ratio), total
+    vector = xs[0].reshape(-1) if len(xs) == 1 else _in_a_row(recording, xs)
+    return _root(recording, square(recording, recording.converted(vector, np.dtype(np.float64))))
 
 
-@native_loop("clip_by_global_norm")
-def record_clip_by_global_norm(recording, xs, clip_norm, *, p, strict):
-    if strict:
-        raise UnsupportedError("errors")
-    factor, total = record_clip_factor(recording, xs, clip_norm, p=p)
-    number = recording.shrink(factor, xs[0].dtype)
-    return [np.multiply(x, number) for x in xs], total
+def _record_clips(register: Callable[..., Any], norm: Callable[[Recording, Sequence[Symbol]], Symbol]) -> None:
+    """Register clips that measure norms in this way."""
+
+    @register("clip_factor")
+    def clip_factor(recording, xs, clip_norm, *, p):
+        if p != 2 or clip_norm.dtype != xs[0].dtype:
+            raise UnsupportedError("another norm")
+        ratio, total = norm(recording, xs), recording.new((1,), clip_norm.dtype)
+        recording.emit(address_of(f"rounded_{clip_norm.dtype.name}"), [ratio, total], [], [])
+        return _factor(recording, clip_norm, ratio), total
+
+    @register("clip_by_global_norm")
+    def clip_by_global_norm(recording, xs, clip_norm, *, p, strict):
+        if strict:
+            raise UnsupportedError("errors")
+        factor, total = clip_factor(recording, xs, clip_norm, p=p)
+        number = recording.shrink(factor, xs[0].dtype)
+        return [np.multiply(x, number) for x in xs], total
+
+    @register("clip_by_norm")
+    def clip_by_norm(recording, x, *, max_norm):
+        factor = _factor(recording, recording.constant([max_norm], np.float64), norm(recording, [x]))
+        return np.multiply(x, recording.shrink(factor, x.dtype))
 
 
-@native_loop("clip_by_norm")
-def record_clip_by_norm(recording, x, *, max_norm):
-    factor = _factor(recording, recording.constant([max_norm], np.float64), _record_norm(recording, [x]))
-    return np.multiply(x, recording.shrink(factor, x.dtype))
-
-
-@native("clip_by_norm", replaces_loops=False)
-def record_quicker_clip_by_norm(recording, x, *, max_norm):
-    if x.dtype != np.float32 or x.is_transposed or not 0 < x.size <= SHORT:
-        raise UnsupportedError("another norm")
-    wide = recording.new((x.size,), np.float64)
-    recording.each(address_of("widen"), 0, [x.reshape(-1), wide])
-    ratio = _root(recording, square(recording, wide))
-    factor = _factor(recording, recording.constant([max_norm], np.float64), ratio)
-    return np.multiply(x, recording.shrink(factor, x.dtype))
+_record_clips(native_loop, _record_norm)
+_record_clips(partial(native, replaces_loops=False), _record_short_norm)
 
 
 @offer("global_norm")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cache
 from itertools import product
 from math import prod
@@ -20,8 +20,10 @@ from minigraph.kernels.clip import LEAST_FACTOR
 from minigraph.kernels.jit.compiling import Loops
 from minigraph.kernels.tracing import Traced, TracingModule
 
+_CONVERTED = ("bool", "int32", "int64", "float32", "float64")
+"""Types that numbers may be converted from and, but for fractions to integers, to."""
+
 _ARGUMENTS = {
-    "truth_as": "operands, sizes, strides, {number}(1)",
     "choose": "operands, sizes, strides, {number}(0)",
     "add_row": "operands, sizes, strides, {number}(0)",
     "check_same": "operands, sizes, own, {word}(0)",
@@ -42,8 +44,27 @@ def _for_each_type() -> str:
         for number, word in product(numbers, words):
             typed = "_".join(filter(None, (name, number, word)))
             call = f"{name}({arguments.format(number=f'np.{number}', word=f'np.{word}')})"
-            text += f"\n\ndef {typed}(operands, sizes, strides, own):\n    {call}\n"
+            text += _DEFINITION.format(name=typed, call=call)
+    for given, wanted in filter(_is_exact_in_c, product(_CONVERTED, _CONVERTED[1:])):
+        # A byte that is true may be any but 0.
+        number = "1 if load_as(x, np.int8(0)) != 0 else 0" if given == "bool" else f"load_as(x, np.{given}(0))"
+        call = f"store_as(z + i * load(strides + 8), np.{wanted}({number}))"
+        text += _DEFINITION.format(name=f"convert_{given}_{wanted}", call=_LOOP.format(call=call))
     return text
+
+
+_DEFINITION = "\n\ndef {name}(operands, sizes, strides, own):\n    {call}\n"
+
+_LOOP = """first, z = load(operands), load(operands + 8)
+    for i in range(load(sizes)):
+        x = first + i * load(strides)
+        {call}"""
+
+
+def _is_exact_in_c(types: tuple[str, str]) -> bool:
+    """Whether C says what a conversion gives: of fractions that no integer of the type is near to, it does not."""
+    given, wanted = types
+    return given != wanted and not (given.startswith("float") and wanted.startswith("int"))
 
 
 LOOPS = Loops("layout", "table", text=_for_each_type())
@@ -53,19 +74,16 @@ IS_KNOWN = (
 )  # fmt: skip
 """Whether objects lie in memory as tables expect them: as CPython's do, with pointers of 8 bytes, lowest byte first."""
 
-KERNEL, LOOP = "kernel", "loop"
-"""Kinds of functions, whose bits recordings have: shared kernels, made of calls of NumPy, and compiled loops."""
-
 STATUS = -1
 """Placeholder, as a call's own word, for the address of the table's status."""
-
-MOST_ELEMENTS = 4096
-"""Maximum elements of an array that gets calls of single functions: beyond, one compiled loop for all is quicker."""
 
 _MOST_CALLS = 64
 """Maximum calls of one inner loop for one array; each call goes through two of the array's dimensions."""
 
 _FLOATS = ("float32", "float64")
+
+_WORDS = (1, 2, 4, 8)
+"""Bytes of an element that can be copied as a whole number."""
 
 
 class UnsupportedError(Exception):
@@ -113,11 +131,14 @@ class Recording:
         Elements that the calls go through, where 32 products of two numbers count as one.
     distinct : list of (int, int)
         Numbers of memories that must not be the same: for a matrix and its transpose NumPy calls another function.
+    viewed : set of int
+        Numbers of memories that kernels have made views of.
     """
 
     def __init__(self) -> None:
         self.work = 0
         self.distinct: list[tuple[int, int]] = []
+        self.viewed = set[int]()
         self.memories: list[np.ndarray] = []
         self.constants: dict[int, np.ndarray] = {}
         self.calls: list[Call] = []
@@ -175,6 +196,8 @@ class Recording:
         """The result of a function of NumPy on elements; the operands may be numbers."""
         given = [x.value.layout if isinstance(x, Symbol) else x for x in operands]
         common = np.result_type(*given)
+        if ufunc is np.power and common.kind in "iu":
+            raise UnsupportedError("a loop that may raise an error")
         symbols = [self._as(x, common) for x in operands]
         function, own, dtype = inner_loop(ufunc, common.char)
         layouts = np.broadcast_arrays(*[x.value.layout for x in symbols])
@@ -192,12 +215,16 @@ class Recording:
     def _as(self, x: Any, dtype: np.dtype) -> Symbol:
         if not isinstance(x, Symbol):
             return self.constant(x, dtype)
-        if x.dtype == dtype:
-            return x
-        if x.dtype != np.bool_ or dtype.name not in _FLOATS:
+        return x if x.dtype == dtype else self.converted(x, dtype)
+
+    def converted(self, x: Symbol, dtype: np.dtype) -> Symbol:
+        """The numbers of `x` in another type."""
+        if dtype == np.bool_:
+            return self.ufunc(np.not_equal, [x, 0])
+        if not {x.dtype.name, dtype.name} <= set(_CONVERTED) or not _is_exact_in_c((x.dtype.name, dtype.name)):
             raise UnsupportedError(f"{x.dtype} as {dtype}")
         result = self.new(x.shape, dtype)
-        self.each(address_of(f"truth_as_{dtype.name}"), 0, [x, result])
+        self.each(address_of(f"convert_{x.dtype.name}_{dtype.name}"), 0, [x, result])
         return result
 
     def in_order(self, x: Symbol | None) -> Symbol | None:
@@ -236,6 +263,8 @@ class Recording:
 
     def shrink(self, factor: Symbol, dtype: Any) -> Symbol:
         """Factor of the gradients, as `minigraph.kernels.clip.shrinker` gives it; without one the walk ends early."""
+        if np.dtype(dtype).name not in _FLOATS:
+            raise UnsupportedError("halves")
         result = self.new((1,), dtype)
         least = self.constant([LEAST_FACTOR[np.dtype(dtype)]], np.float64)
         self.emit(address_of(f"shrink_{np.dtype(dtype).name}"), [factor, least, result], [], [], STATUS)
@@ -255,10 +284,30 @@ class Recording:
         return result
 
     def copy(self, x: Symbol, out: Symbol) -> None:
-        """Copy all bytes of arrays whose elements lie side by side."""
-        if not x.value.layout.flags.c_contiguous or not out.value.layout.flags.c_contiguous or x.dtype != out.dtype:
-            raise UnsupportedError("a copy that changes the order")
-        self.emit(address_of("copy"), [x, out], [x.value.layout.nbytes], [])
+        """Copy all elements of `x`, which may be broadcast, to `out`, however both lie in memory."""
+        source, target = x.value.layout, out.value.layout
+        if x.dtype != out.dtype or x.dtype.itemsize not in _WORDS:
+            raise UnsupportedError("another type")
+        if source.size == target.size and source.flags.c_contiguous and target.flags.c_contiguous:
+            self.emit(address_of("copy"), [x, out], [source.nbytes], [])
+            return
+        nest = _nest([np.broadcast_to(source, target.shape), target])
+        if nest[0] == 0 and nest[1][0][1] == (x.dtype.itemsize,) * 2:
+            (length, _), (rows, steps) = nest[1]
+            self.work += source.size
+            self.emit(address_of("copy_rows"), [x, out], [rows, length * x.dtype.itemsize], steps)
+            return
+        # As whole numbers of their size, elements of all types have the same calls, and every bit stays.
+        words = np.dtype(f"u{x.dtype.itemsize}")
+        function, own, _ = inner_loop(np.positive, words.char)
+        source = np.broadcast_to(source, target.shape)
+        self.each(function, own, [x.seen(source.view(words)), out.seen(target.view(words))])
+
+    def copied(self, x: Symbol) -> Symbol:
+        """A copy row by row."""
+        result = self.new(x.shape, x.dtype)
+        self.copy(x, result)
+        return result
 
 
 class Symbol(Traced):
@@ -293,17 +342,24 @@ class Symbol(Traced):
 
     @property
     def T(self) -> Symbol:
-        return self.seen(self.value.layout.T)
+        return self._view(self.value.layout.T)
 
     def reshape(self, *shape: Any) -> Symbol:
         layout = self.value.layout.reshape(*shape)
         # A recording has layouts only: a copy would be memory that no call fills.
         if layout.size and not np.may_share_memory(layout, self.value.layout):
             raise UnsupportedError("a reshape that copies")
-        return self.seen(layout)
+        return self._view(layout)
+
+    def squeeze(self, axis: Any = None) -> Symbol:
+        return self._view(self.value.layout.squeeze(axis))
 
     def __getitem__(self, index: Any) -> Symbol:
-        return self.seen(self.value.layout[index])
+        return self._view(self.value.layout[index])
+
+    def _view(self, layout: np.ndarray) -> Symbol:
+        self.recording.viewed.add(self.value.memory)
+        return self.seen(layout)
 
     def seen(self, layout: np.ndarray) -> Symbol:
         """The same memory in another layout."""
@@ -325,15 +381,30 @@ class Symbol(Traced):
             raise UnsupportedError(function)
         return self.recording.ufunc(ufunc, operands)
 
+    def copy(self) -> Symbol:
+        return self.recording.copied(self)
+
     def astype(self, dtype: Any, copy: bool = True) -> Symbol:
-        if dtype != self.dtype or copy:
-            raise UnsupportedError(f"{self.dtype} as {dtype}")
-        return self
+        if dtype == self.dtype:
+            return self.copy() if copy else self
+        return self.recording.converted(self, np.dtype(dtype))
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
         if method != "__call__" or options.keys() - {"out"}:
             raise UnsupportedError(f"{ufunc.__name__}.{method}")
+        self._check_target(*options.get("out", ()))
         return super().__array_ufunc__(ufunc, method, *inputs, **options)
+
+    def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        if function is np.copyto:
+            self._check_target(args[0])
+        return super().__array_function__(function, types, args, kwargs)
+
+    def _check_target(self, *out: Any) -> None:
+        """Refuse to write to an array that something else shows as well: a symbol just stands for other memory then."""
+        for each in out:
+            if not isinstance(each, Symbol) or each.value.memory in self.recording.viewed:
+                raise UnsupportedError("writes to a view, or to an array")
 
 
 def _address(array: np.ndarray) -> int:
@@ -407,88 +478,3 @@ def inner_loop(ufunc: np.ufunc, kind: str) -> tuple[int, int, np.dtype]:
         raise UnsupportedError(f"{ufunc.__name__} of {kind}")
     function, word = (ctypes.c_void_p.from_address(each + 8 * at).value if each else 0 for each in (functions, own))
     return function or 0, word or 0, np.dtype(ufunc.types[at][len(given) :])
-
-
-# What operators record
-
-Offer = Callable[..., Any]
-
-_OFFERS: dict[str, Offer] = {}
-_OF_LOOPS: dict[str, Offer] = {}
-_MOST_COLUMNS: dict[str, int] = {}
-_BESIDE_LOOPS: set[str] = set()
-
-
-def native(*types: str, most_columns: int | None = None, replaces_loops: bool = True) -> Callable[[Offer], Offer]:
-    """Register how operators are recorded: ``f(recording, *inputs, **attrs)`` returns the symbols of the results.
-
-    It raises `UnsupportedError` for what it cannot, such as a first input with more than `most_columns`. Small arrays
-    then take the shared kernel and no compiled loop, unless the recording does not replace loops.
-    """
-
-    def decorate(function: Offer) -> Offer:
-        _OFFERS.update(dict.fromkeys(types, function))
-        if not replaces_loops:
-            _BESIDE_LOOPS.update(types)
-        if most_columns is not None:
-            _MOST_COLUMNS.update(dict.fromkeys(types, most_columns))
-        return function
-
-    return decorate
-
-
-def native_loop(*types: str) -> Callable[[Offer], Offer]:
-    """Register how operators are recorded that call a compiled loop, like `native`.
-
-    A result that is an input was computed in place.
-    """
-
-    def decorate(function: Offer) -> Offer:
-        _OF_LOOPS.update(dict.fromkeys(types, function))
-        return function
-
-    return decorate
-
-
-def is_small(type: str, shapes: Sequence[Sequence[int]]) -> bool:
-    """Whether an operator on arrays of these shapes is recorded, if it can be, and not given a loop of its own."""
-    if type not in _OFFERS or type in _BESIDE_LOOPS or any([prod(shape) > MOST_ELEMENTS for shape in shapes]):
-        return False
-    return type not in _MOST_COLUMNS or shapes[0][-1] <= _MOST_COLUMNS[type]
-
-
-def offer_for(type: str, kind: str = KERNEL) -> Offer:
-    """Entry of the registry for an operator.
-
-    Raises
-    ------
-    UnsupportedError
-        If nothing is.
-    """
-    found = (_OFFERS if kind == KERNEL else _OF_LOOPS if kind == LOOP else {}).get(type)
-    if found is None:
-        raise UnsupportedError(type)
-    return found
-
-
-def record(type: str, kind: str, inputs: Sequence[Any], attrs: dict[str, Any]) -> tuple[Recording, list[Any]] | None:
-    """The recording for an operator on arrays of these types, and the symbols of its results; None if there is none.
-
-    An input has ``shape``, ``dtype`` and ``is_transposed``, or is None or a list of such.
-    """
-    recording = Recording()
-
-    def symbols(entry: Any) -> Any:
-        if entry is None or not hasattr(entry, "dtype"):
-            return None if entry is None else [symbols(each) for each in entry]
-        return recording.new(entry.shape[::-1], entry.dtype).T if entry.is_transposed else recording.new(*entry[:2])
-
-    try:
-        found = offer_for(type, kind)(recording, *map(symbols, inputs), **attrs)
-        results = list(found) if isinstance(found, tuple) else [found]
-        return recording, [
-            [recording.in_order(x) for x in each] if isinstance(each, list) else recording.in_order(each)
-            for each in results
-        ]
-    except UnsupportedError:
-        return None

@@ -17,8 +17,9 @@ import numpy as np
 from minigraph.kernels.adaptive_optimizer import lamb_along
 from minigraph.kernels.clip import Times
 from minigraph.kernels.jit.compiling import Loops
-from minigraph.kernels.jit.offers import elementwise_loop, offer, vectors
-from minigraph.kernels.jit.recording import Recording, Symbol, UnsupportedError, native_loop
+from minigraph.kernels.jit.offers import elementwise_loop, numba_name, offer, vectors
+from minigraph.kernels.jit.recorders import native, native_loop
+from minigraph.kernels.jit.recording import Recording, Symbol, UnsupportedError
 from minigraph.kernels.jit.threads import least_of, over_pieces
 from minigraph.kernels.merged_updates import Merged
 from minigraph.kernels.registry import specialize
@@ -211,8 +212,8 @@ def record_update(
     if any(x is None or x.size != param.size or x.is_transposed for x in vectors):
         raise UnsupportedError("state that is left out")
     operands = [*vectors, *[given[name] for name in element.singles]]
-    if len({x.dtype for x in operands}) > 1:
-        raise UnsupportedError("several types")
+    if len({x.dtype for x in operands}) > 1 or numba_name(param.dtype) is None:
+        raise UnsupportedError("several types, or halves")
     shrink = recording.constant([1], param.dtype) if shrink is None else shrink
     operands += [shrink, recording.constant(numbers, param.dtype)]
     loops = _loops_for_tables(rule, element)
@@ -248,6 +249,8 @@ for _type, _rule in RULES.items():
             lambda recording, *arrays, _type=_type, **attrs: record_update(recording, _type, arrays, attrs)
         )
         native_loop(f"merged_{_type}")(_record_merged(_type))
+        # Loops have the bits of the shared kernels, so few parameters are updated by them as well.
+        native(f"merged_{_type}", replaces_loops=False)(_record_merged(_type))
 
 
 @offer("lamb")

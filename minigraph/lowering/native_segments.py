@@ -13,8 +13,10 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
+from minigraph.kernels import Kernel
 from minigraph.kernels.jit.call_table import CallTable, Memory
-from minigraph.kernels.jit.recording import LOOP, STATUS, Recording, Symbol, record
+from minigraph.kernels.jit.recorders import LOOP, record
+from minigraph.kernels.jit.recording import STATUS, Recording, Symbol
 from minigraph.lowering.instructions import DROPPED, FIRST_BUFFER, NOTHING, XP, Instruction, Instructions, Operand
 from minigraph.lowering.memory_plan import BufferPlan
 from minigraph.lowering.steps import Value
@@ -128,12 +130,14 @@ class _Former:
         attrs = keywords_of(step.op, step.kernel)
         key = step.op.type, row.function.kind, id(step.kernel), repr(attrs), repr(types)
         if key not in self._recordings:
-            self._recordings[key] = _recorded(step.op.type, row.function.kind, types, attrs)
+            # What an operator with effects does beside its results is no call that a recording has.
+            kernel = None if step.op.definition.has_hidden_names else step.kernel
+            self._recordings[key] = _recorded(step.op.type, row.function.kind, kernel, types, attrs)
         found = self._recordings[key]
         sources = [self._source(each) for each in _flat(row.arguments) if each > XP]
         if found and any(sources[i : i + 1] == sources[j : j + 1] for i, j in found[0].distinct):
             return None
-        if found and row.function.kind == LOOP and not _is_in_place(row, found[1]):
+        if found and step.kernel.view_of is None and not _is_in_place(row, found[1]):
             return None
         for result, target in zip(found[1], _by_slot(row.target, len(found[1])), strict=True) if found else ():
             if isinstance(result, Symbol) and result.is_transposed and isinstance(target, int):
@@ -178,8 +182,10 @@ def _work(row: Instruction, recorded: Recorded | None) -> int:
     return len(row.copies) + max(len(functions), _LEAST_STEPS if row.function.kind == LOOP else 1)
 
 
-def _recorded(type: str, kind: str, types: Sequence[Any], attrs: dict[str, Any]) -> Recorded | None:
-    found = record(type, kind, types, attrs)
+def _recorded(
+    type: str, kind: str, kernel: Kernel | None, types: Sequence[Any], attrs: dict[str, Any]
+) -> Recorded | None:
+    found = record(type, kind, kernel, types, attrs)
     return None if found is None or found[0].work > _MOST_WORK else found
 
 
@@ -308,9 +314,11 @@ def _is_free(memory: Memory, recording: Recording, memories: dict[int, Memory], 
     """Whether a result with memory of its own may be written at once: no call still reads an input that lies there."""
     if number in memories or number in recording.constants:
         return False
-    inputs = {each for each, other in memories.items() if other == memory}
+    inputs = {each for each, other in memories.items() if other.may_overlap(memory)}
     if not inputs:
         return True
+    if any(memories[each] != memory for each in inputs):
+        return False
     writes = [call.operands[-1][0] for call in recording.calls]
     first, *later = recording.calls[writes.index(number) :]
     if any(each in inputs for call in later for each, _ in call.operands[:-1]):

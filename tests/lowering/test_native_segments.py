@@ -12,6 +12,8 @@ from sampled import DETERMINISTIC, each, with_gradients
 
 import minigraph as fluid
 from minigraph.errors import ExecutionError
+from minigraph.kernels import Kernel
+from minigraph.kernels.jit import recorders
 from minigraph.lowering import codegen, native_segments
 from minigraph.rewrite.random_programs.recipes import build
 from minigraph.rewrite.strategies import recipes, trainings
@@ -129,6 +131,96 @@ def test_an_update_that_reads_what_it_writes_over_is_right():
     for _ in range(3):
         run(executor, [], scope)
     assert np.array(scope.find_var("w").get_tensor()).tolist() == [[34, 21], [21, 13]]
+
+
+MOVES = {
+    "split": lambda x: layers.split(x, [1, 2, 3], dim=1),
+    "split of the last dimension": lambda x: layers.split(x, 2, dim=-1),
+    "concat": lambda x: [layers.concat([x, layers.scale(x, 2.0), x], axis=1)],
+    "stack and unstack": lambda x: layers.unstack(layers.stack([x, x], axis=1), axis=2),
+    "slice of rows": lambda x: [layers.slice(layers.tanh(x), [0], [1], [3])],
+    "expand": lambda x: [layers.expand(layers.cast(layers.less_than(x, -x), x.dtype), [2, 1, 3]), x],
+    "views": lambda x: [layers.squeeze(layers.unsqueeze(layers.flatten(x, 2), [1]), [1])],
+    "parts of a view": lambda x: [layers.tanh(layers.reshape(x, [-1])[8:20])],
+    "comparison and cast": lambda x: [layers.cast(layers.less_than(x, layers.scale(x, 2.0)), x.dtype) * x],
+    "other functions": lambda x: [layers.sin(x), layers.acos(layers.tanh(x)), layers.stanh(x)],
+}
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("move", MOVES.values(), ids=MOVES)
+def test_elements_are_moved_in_a_table(move, dtype):
+    x = fluid.data("x", [4, 6, 2], dtype)
+    x.stop_gradient = False
+    results = move(x)
+    loss = layers.sums([layers.reduce_sum(layers.square(each)) for each in results])
+    fetch, feed = [*results, *fluid.gradients([loss], [x])], np.random.default_rng(0).standard_normal((4, 6, 2), dtype)
+    executor = fluid.Executor(jit=True)
+    assert outside(source(executor, fetch, x=feed)) == []
+    for values in (feed, feed[::-1].copy(), feed * np.nan):
+        assert bits(run(executor, fetch, x=values)) == bits(run(fluid.Executor(jit=False), fetch, x=values))
+
+
+def test_numbers_of_every_type_are_moved_and_converted_in_a_table():
+    fetch, feed = [], {}
+    for dtype in ("bool", "int32", "int64", "float32", "float64"):
+        feed[dtype] = np.array([[0, 1, 2], [3, 5, 1]]).astype(dtype)
+        x = fluid.data(dtype, [2, 3], dtype)
+        fetch += [layers.concat([x, x], 1), *layers.unstack(x, 1)]
+        fetch += [layers.cast(x, other) for other in ("bool", "float32", "float64")]
+        fetch += [layers.cast(x, other) for other in ("int32", "int64") if not dtype.startswith("float")]
+    executor = fluid.Executor(jit=True)
+    assert outside(source(executor, fetch, **feed)) == []
+    assert bits(run(executor, fetch, **feed)) == bits(run(fluid.Executor(jit=False), fetch, **feed))
+
+
+def record_of(kernel, *shapes):
+    inputs = [native_segments.ArrayKind(shape, np.dtype(np.float32)) for shape in shapes]
+    return recorders.record("no operator", recorders.KERNEL, kernel, inputs, {})
+
+
+def kernel_of(function):
+    function.__module__ = "minigraph.kernels.of_a_test"
+    return Kernel(function, (), False, False, False, None)
+
+
+def test_a_kernel_is_recorded_by_running_it():
+    recording, _ = record_of(kernel_of(lambda xp, x, y: xp.exp(x) * y + 1), (2, 3), (3,))
+    assert len(recording.calls) == 3
+
+
+def writes_through_a_view(xp, x):
+    result = xp.exp(x)
+    part = result[1:]
+    xp.add(part, 1, out=part)
+    return result
+
+
+def writes_what_a_view_shows(xp, x):
+    result = xp.exp(x)
+    part = result[1:]
+    xp.add(result, 1, out=result)
+    return part
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        writes_through_a_view,
+        writes_what_a_view_shows,
+        lambda xp, x: xp.exp(x) if x.sum() > 0 else x * 2,
+        lambda xp, x: xp.array([1.0, 2.0], "float32"),
+        lambda xp, x: x[::2],
+        lambda xp, x: xp.cumsum(x),
+        lambda xp, x: xp.exp(x)[x > 0],
+    ],
+)
+def test_a_kernel_that_is_more_than_calls_on_elements_is_not_recorded(function):
+    assert record_of(kernel_of(function), (4,)) is None
+
+
+def test_a_kernel_of_a_user_runs_each_time():
+    assert record_of(Kernel(lambda xp, x: xp.exp(x), (), False, False, False, None), (4,)) is None
 
 
 # Updates

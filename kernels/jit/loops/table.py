@@ -177,12 +177,18 @@ def copy(operands, sizes, strides, own):
         i += 1
 
 
-def truth_as(operands, sizes, strides, one):
-    """Write 0 or 1, in the type of `one`, for each byte that is false or true."""
-    x, y = load(operands), load(operands + 8)
-    for i in range(load(sizes)):
-        is_true = load_as(x + i * load(strides), np.int8(0)) != 0
-        store_as(y + i * load(strides + 8), one if is_true else one - one)
+def copy_rows(operands, sizes, strides, own):
+    """Copy bytes row by row: their number in a row is the second size, and the strides lead to the next rows."""
+    x, y, size = load(operands), load(operands + 8), load(sizes + 8)
+    words = size // 8
+    for _ in range(load(sizes)):
+        row, copied = carray(pointer(x, np.int64(0)), (words,)), carray(pointer(y, np.int64(0)), (words,))
+        for i in range(words):
+            copied[i] = row[i]
+        for i in range(8 * words, size):
+            store_as(y + i, load_as(x + i, np.int8(0)))
+        x += load(strides)
+        y += load(strides + 8)
 
 
 def choose(operands, sizes, strides, like):
@@ -211,13 +217,6 @@ def check_same(operands, sizes, status, like):
     for i in range(1, x.size):
         if x[i] != x[0]:
             store(status, 1)
-
-
-def widen(operands, sizes, strides, own):
-    """Write each float32 as float64."""
-    x, y = load(operands), load(operands + 8)
-    for i in range(load(sizes)):
-        store_as(y + i * load(strides + 8), np.float64(load_as(x + i * load(strides), np.float32(0))))
 
 
 def root(operands, sizes, strides, power):
