@@ -8,7 +8,7 @@ import minigraph as fluid
 from .elements import DIFFERENCE, INVERSE_ROOT, SWISH
 from .formulas import BIAS, CUBIC, FACTOR_ONCE, LAYER_NORM, LOSS, RESHAPE, SOFTMAX
 from .networks import ATTENTION, CONVOLUTION, MLP, SUM, updates
-from .recurrent import LSTM, RNN
+from .recurrent import GRU, LSTM, RNN
 from .tasks import plan, step
 
 __all__ = ["TASKS", "plan", "step"]
@@ -17,6 +17,7 @@ TASKS = {
     "MLP": MLP,
     "tanh RNN": RNN,
     "LSTM": LSTM,
+    "GRU": GRU,
     "attention": ATTENTION,
     "convolution": CONVOLUTION,
     "loss": LOSS,

@@ -9,7 +9,9 @@ from .tasks import (
     BATCH,
     CLASSES,
     HIDDEN,
+    MANY_MATRICES,
     ONE_MATRIX,
+    UNSTACKED,
     Apart,
     Task,
     attr,
@@ -193,7 +195,18 @@ def _gates_by_split(z):
 
 
 def _gates_by_slices(z):
-    return [layers.slice(z, [1], [i * HIDDEN], [(i + 1) * HIDDEN]) for i in range(4)]
+    return [layers.slice(z, [1], [i * HIDDEN], [(i + 1) * HIDDEN]) for i in range(z.shape[1] // HIDDEN)]
+
+
+def _gates_by_unstack(z):
+    count = z.shape[1] // HIDDEN
+    return layers.unstack(layers.reshape(z, [BATCH, count, HIDDEN]), 1, count)
+
+
+def _remembered(i, j, f, o, c):
+    """New state and memory of a long short-term memory."""
+    c = c * layers.sigmoid(f) + layers.sigmoid(i) * layers.tanh(j)
+    return layers.tanh(c) * layers.sigmoid(o), c
 
 
 def memory_cell(multiply, gates):
@@ -201,9 +214,7 @@ def memory_cell(multiply, gates):
         h, c = state
         w, u, b = parameter("w", INPUTS, 4 * HIDDEN), parameter("u", HIDDEN, 4 * HIDDEN), parameter("b", 4 * HIDDEN)
         z = layers.elementwise_add(layers.elementwise_add(multiply(x, w), multiply(h, u)), b)
-        i, j, f, o = gates(z)
-        c = c * layers.sigmoid(f) + layers.sigmoid(i) * layers.tanh(j)
-        return layers.tanh(c) * layers.sigmoid(o), c
+        return _remembered(*gates(z), c)
 
     return cell
 
@@ -212,17 +223,28 @@ def _fc_cell(x, state):
     h, c = state
     attrs = [attr("w", INPUTS, 4 * HIDDEN), attr("u", HIDDEN, 4 * HIDDEN)]
     z = layers.fc([x, h], 4 * HIDDEN, param_attr=attrs, bias_attr=attr("b", 4 * HIDDEN))
-    i, j, f, o = _gates_by_split(z)
-    c = c * layers.sigmoid(f) + layers.sigmoid(i) * layers.tanh(j)
-    return layers.tanh(c) * layers.sigmoid(o), c
+    return _remembered(*_gates_by_split(z), c)
 
 
 def _joined_cell(x, state):
     h, c = state
     z = layers.matmul(layers.concat([x, h], 1), _both(4 * HIDDEN)) + parameter("b", 4 * HIDDEN)
-    i, j, f, o = _gates_by_split(z)
-    c = c * layers.sigmoid(f) + layers.sigmoid(i) * layers.tanh(j)
-    return layers.tanh(c) * layers.sigmoid(o), c
+    return _remembered(*_gates_by_split(z), c)
+
+
+def _gate_by_gate(x, state):
+    h, c = state
+    return _remembered(*[x @ w + h @ u + b for w, u, b in zip(*map(_of_gates, "wub", [4] * 3), strict=True)], c)
+
+
+def _of_gates(name, count):
+    """For each gate its columns of a matrix, or elements of a vector, that other spellings have as one."""
+    whole = start_of(name, *{"w": [INPUTS], "u": [HIDDEN], "b": []}[name[0]], count * HIDDEN)
+    parts = np.split(whole, count, -1)
+    return [
+        layers.create_parameter(list(part.shape), "float32", attr=attr(f"{name}{i}", start=part))
+        for i, part in enumerate(parts)
+    ]
 
 
 def memory_unrolled(cell, entries):
@@ -265,8 +287,78 @@ LSTM = Task(
         "fc of both": memory_unrolled(_fc_cell, layers.unstack),
         "concat": memory_unrolled(_joined_cell, layers.unstack),
         "gates by slices": memory_unrolled(memory_cell(layers.matmul, _gates_by_slices), layers.unstack),
+        "gates by unstack": memory_unrolled(memory_cell(layers.matmul, _gates_by_unstack), layers.unstack),
+        "a matrix for each gate": memory_unrolled(_gate_by_gate, layers.unstack),
         "StaticRNN": memory_static(memory_cell(layers.mul, _gates_by_split)),
         "rnn": lambda x, h, y: classified(layers.rnn(MemoryCell(), x, [h, h], time_major=True)[1][0], y),
     },
-    apart={"concat": ONE_MATRIX},
+    apart={"concat": ONE_MATRIX, "a matrix for each gate": MANY_MATRICES, "gates by unstack": UNSTACKED},
+)
+
+# A network of gated recurrent units, of as many steps
+
+
+def _renewed(gates, x, h):
+    """New state of a gated recurrent unit, from three gates of the input and three of the state."""
+    (x_z, x_r, x_n), (h_z, h_r, h_n) = gates
+    z, r = layers.sigmoid(x_z + h_z), layers.sigmoid(x_r + h_r)
+    return z * h + (1 - z) * layers.tanh(x_n + r * h_n)
+
+
+def gated_cell(multiply, cut):
+    def cell(x, h):
+        w, u, b = parameter("w", INPUTS, 3 * HIDDEN), parameter("u", HIDDEN, 3 * HIDDEN), parameter("b", 3 * HIDDEN)
+        return _renewed([cut(layers.elementwise_add(multiply(x, w), b)), cut(multiply(h, u))], x, h)
+
+    return cell
+
+
+def _gated_by_fc(x, h):
+    of_x = layers.fc(x, 3 * HIDDEN, param_attr=attr("w", INPUTS, 3 * HIDDEN), bias_attr=attr("b", 3 * HIDDEN))
+    of_h = layers.fc(h, 3 * HIDDEN, param_attr=attr("u", HIDDEN, 3 * HIDDEN), bias_attr=False)
+    return _renewed([layers.split(each, 3, dim=1) for each in (of_x, of_h)], x, h)
+
+
+def _gated_gate_by_gate(x, h):
+    w, u, b = map(_of_gates, "wub", [3] * 3)
+    return _renewed([[x @ w[i] + b[i] for i in range(3)], [h @ u[i] for i in range(3)]], x, h)
+
+
+def _split_in_three(z):
+    return layers.split(z, 3, dim=1)
+
+
+def gated_unrolled(cell):
+    def loss(x, h, y):
+        for entry in layers.unstack(x, 0):
+            h = cell(entry, h)
+        return classified(h, y)
+
+    return loss
+
+
+def gated_static(cell):
+    def loss(x, h, y):
+        network = layers.StaticRNN()
+        with network.step():
+            entry, old = network.step_input(x), network.memory(h)
+            new = cell(entry, old)
+            network.update_memory(old, new)
+            network.step_output(new)
+        return classified(network()[TIMES - 1], y)
+
+    return loss
+
+
+GRU = Task(
+    LSTM.feed,
+    {
+        "gates by split": gated_unrolled(gated_cell(layers.mul, _split_in_three)),
+        "gates by slices": gated_unrolled(gated_cell(layers.matmul, _gates_by_slices)),
+        "gates by unstack": gated_unrolled(gated_cell(layers.matmul, _gates_by_unstack)),
+        "fc": gated_unrolled(_gated_by_fc),
+        "StaticRNN": gated_static(gated_cell(layers.matmul, _split_in_three)),
+        "a matrix for each gate": gated_unrolled(_gated_gate_by_gate),
+    },
+    apart={"a matrix for each gate": MANY_MATRICES, "gates by unstack": UNSTACKED},
 )

@@ -9,7 +9,7 @@ import numpy as np
 
 import minigraph as fluid
 from minigraph import layers
-from minigraph.lowering.costs import VIEWS
+from minigraph.lowering.costs import VIEWS, cost
 
 BATCH, HIDDEN, CLASSES = 32, 64, 10
 
@@ -52,15 +52,19 @@ def step(task, spelling, jit):
     return lambda: exe.run(main, feed=feed, fetch_list=[loss], scope=scope)
 
 
-def plan(task, spelling):
-    """Kernels and shapes of the steps that a run of a spelling makes, in order."""
+def steps_of(task, spelling):
+    """The steps that a run of a spelling makes, in order."""
     main, startup, loss = build(task, spelling)
     exe, scope = fluid.Executor(fluid.CPUPlace(), jit=False), fluid.Scope()
     exe.run(startup, scope=scope)
     exe.run(main, feed=task.feed(), fetch_list=[loss], scope=scope)
     found = exe.plans[-1]
-    steps = [step for step in found.steps.steps if step not in found.buffers.flat.free]
-    return [(step.op.type, *(value.tensor_type.shape for value in step.writes)) for step in steps]
+    return [step for step in found.steps.steps if step not in found.buffers.flat.free]
+
+
+def plan(task, spelling):
+    """Kernels and shapes of the steps that a run of a spelling makes, in order."""
+    return [(step.op.type, *(value.tensor_type.shape for value in step.writes)) for step in steps_of(task, spelling)]
 
 
 def work(steps):
@@ -100,7 +104,30 @@ def has_one_more_join(task, spelling):
     return types == [["concat", "merged_sgd"], ["merged_sgd"]]
 
 
+def multiplies_as_much(task, spelling):
+    """Whether all products together have as many operations on numbers."""
+    counts = [
+        sum(cost(step).flops for step in steps_of(task, name) if step.op.type in ("mul", "mul_grad"))
+        for name in (spelling, next(iter(task.spellings)))
+    ]
+    return counts[0] == counts[1]
+
+
+_SAME_COPIES = {"unstack": "split", "unstack_grad": "concat"}
+
+
+def cuts_otherwise(task, spelling):
+    """Whether only copies have other names, in as many elements."""
+    found, expected = (
+        work([(_SAME_COPIES.get(type, type), *shapes) for type, *shapes in plan(task, name)])
+        for name in (spelling, next(iter(task.spellings)))
+    )
+    return found == expected
+
+
 ONE_MATRIX = Apart("has one matrix for input and state, whose gradient is joined", has_one_more_join)
+MANY_MATRICES = Apart("has a matrix, and a product, for each gate", multiplies_as_much)
+UNSTACKED = Apart("cuts another dimension of a view", cuts_otherwise)
 VIEWS_STAY = Apart("reshapes stay, which are views", only_views_differ)
 
 

@@ -6,9 +6,11 @@ from functools import cache
 import pytest
 from spellings import TASKS, plan
 
+UNROLLED = ("tanh RNN", "LSTM", "GRU")
+"""Recurrent networks, which become hundreds of operators."""
+
 CASES = [
-    # Recurrent networks are unrolled into hundreds of operators.
-    pytest.param(what, spelling, id=f"{what} {spelling}", marks=[pytest.mark.slow] * what.endswith(("RNN", "LSTM")))
+    pytest.param(what, spelling, id=f"{what} {spelling}", marks=[pytest.mark.slow] * (what in UNROLLED))
     for what, task in TASKS.items()
     for spelling in list(task.spellings)[1:]
 ]
