@@ -56,8 +56,12 @@ def _compiled_files(tmp_path_factory):
 
 @pytest.fixture
 def new_program():
-    """The default programs are new ones."""
-    with fluid.program_guard(fluid.Program(), fluid.Program()), fluid.unique_name.guard():
+    """The default programs and the global scope are new ones."""
+    with (
+        fluid.program_guard(fluid.Program(), fluid.Program()),
+        fluid.unique_name.guard(),
+        fluid.scope_guard(fluid.Scope()),
+    ):
         yield
 
 
