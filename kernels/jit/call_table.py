@@ -14,8 +14,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from minigraph.kernels.jit.functions import LOOPS, address_of
 from minigraph.kernels.jit.loops.layout import HEAD, WORDS_OF_ARRAY, WORDS_OF_CALL, WORDS_OF_MOVE
-from minigraph.kernels.jit.recording import LOOPS, STATUS, Call, address_of
+from minigraph.kernels.jit.recording import STATUS, Call
 from minigraph.support.alignment import ALIGNMENT, aligned, room_for
 
 _WORD = 8

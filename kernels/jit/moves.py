@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from minigraph.kernels.jit.functions import UnsupportedError
 from minigraph.kernels.jit.recorders import native
-from minigraph.kernels.jit.recording import Recording, Symbol, UnsupportedError
+from minigraph.kernels.jit.recording import FUNCTIONS, Recording, Symbol
 from minigraph.support.shape_rules import split_lengths
 from minigraph.support.slice_rules import span
 
@@ -33,9 +34,9 @@ def split(recording, x, axis_tensor, sections_tensor_list, *, sections, num, axi
     return (_pieces(recording, x, axis % x.ndim, lengths, [True] * len(lengths)),)
 
 
-@native("concat")
-def concat(recording, xs, axis_tensor, *, axis):
-    _given(axis_tensor)
+def _concatenated(recording: Recording, xs: Sequence[Symbol], axis: int = 0) -> Symbol:
+    if any(not isinstance(x, Symbol) or not x.ndim for x in xs):
+        raise UnsupportedError("known arrays, or numbers")
     axis %= xs[0].ndim
     lengths = [x.shape[axis] for x in xs]
     shape = [*xs[0].shape[:axis], sum(lengths), *xs[0].shape[axis + 1 :]]
@@ -47,6 +48,12 @@ def concat(recording, xs, axis_tensor, *, axis):
     return result
 
 
+@native("concat")
+def concat(recording, xs, axis_tensor, *, axis):
+    _given(axis_tensor)
+    return _concatenated(recording, xs, axis)
+
+
 @native("concat_grad")
 def concat_grad(recording, xs, axis_tensor, d_out, *, axis, wanted):
     _given(axis_tensor)
@@ -54,7 +61,9 @@ def concat_grad(recording, xs, axis_tensor, d_out, *, axis, wanted):
     return (_pieces(recording, d_out, axis, [x.shape[axis] for x in xs], wanted[0]),)
 
 
-def _stacked(recording: Recording, xs: Sequence[Symbol], axis: int) -> Symbol:
+def _stacked(recording: Recording, xs: Sequence[Symbol], axis: int = 0) -> Symbol:
+    if any(not isinstance(x, Symbol) for x in xs):
+        raise UnsupportedError("known arrays")
     axis %= xs[0].ndim + 1
     result = recording.new((*xs[0].shape[:axis], len(xs), *xs[0].shape[axis:]), xs[0].dtype)
     for i, x in enumerate(xs):
@@ -110,3 +119,11 @@ def expand(recording, x, times_vector, times_tensor, *, expand_times):
     apart = result.reshape([size for pair in pairs for size in pair])
     recording.copy(x.reshape([size for _, dim in pairs for size in (1, dim)]), apart)
     return result
+
+
+FUNCTIONS |= {
+    "where": Recording.where,
+    "concatenate": _concatenated,
+    "stack": _stacked,
+    "empty_like": lambda recording, x: recording.new(x.shape, x.dtype),
+}

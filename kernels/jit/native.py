@@ -14,10 +14,11 @@ import numpy as np
 
 from minigraph.kernels.formulas import TYPES, has_formula
 from minigraph.kernels.fused import RESULTS
+from minigraph.kernels.jit.functions import UnsupportedError
 from minigraph.kernels.jit.products import dot, dots
 from minigraph.kernels.jit.products import matmul as batched
 from minigraph.kernels.jit.recorders import native, offer_for
-from minigraph.kernels.jit.recording import Recording, Symbol, UnsupportedError
+from minigraph.kernels.jit.recording import Recording, Symbol
 from minigraph.kernels.loss import FLOOR, SHORT_ROW, goes_by_columns
 from minigraph.kernels.registry import find_kernel
 from minigraph.kernels.sums import MANY_ROWS, are_rows

@@ -21,10 +21,11 @@ from minigraph.kernels.clip import clipped_by, factor_for, scale_all_down
 from minigraph.kernels.clip_to_keep import ClipToKeep
 from minigraph.kernels.jit import offers
 from minigraph.kernels.jit.compiling import Loops
+from minigraph.kernels.jit.functions import UnsupportedError, address_of
 from minigraph.kernels.jit.offers import numba_name, offer, vectors
 from minigraph.kernels.jit.products import square
 from minigraph.kernels.jit.recorders import native, native_loop
-from minigraph.kernels.jit.recording import STATUS, Recording, Symbol, UnsupportedError, address_of
+from minigraph.kernels.jit.recording import STATUS, Recording, Symbol
 from minigraph.kernels.jit.threads import least_of, pieces, run_together, shares
 from minigraph.kernels.norm import SHORT, norm, short_joined
 from minigraph.kernels.registry import specialize

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cache
 from math import prod
+from typing import Any
 
 import numpy as np
 
-from minigraph.kernels.jit.recording import Recording, Symbol, UnsupportedError, address_of, inner_loop
+from minigraph.kernels.jit.functions import UnsupportedError, address_of, inner_loop
+from minigraph.kernels.jit.recording import FUNCTIONS, Recording, Symbol
 from minigraph.support import blas
 
 _PRODUCTS = 32
@@ -25,6 +27,7 @@ def dot(recording: Recording, a: Symbol, b: Symbol) -> Symbol:
     """The product of two matrices, or of one and a vector, by the function of BLAS that `numpy.dot` calls."""
     if {a.ndim, b.ndim} not in ({2}, {1, 2}) or a.dtype != b.dtype or not (a.size and b.size):
         raise UnsupportedError("no matrices")
+    a, b = _without_gaps(a), _without_gaps(b)
     shape = (*a.shape[:-1], *b.shape[1:])
     recording.work += prod(shape) * a.shape[-1] // _PRODUCTS + prod(shape)
     if a.size == b.size == 1:
@@ -45,6 +48,23 @@ def dot(recording: Recording, a: Symbol, b: Symbol) -> Symbol:
     else:
         _emit(recording, "dot", [a, b, result], [a.size], [_step(a), _step(b)])
     return result
+
+
+def _without_gaps(x: Symbol) -> Symbol:
+    """`x`, or a copy of it if it is a matrix with gaps."""
+    flags = x.value.layout.flags
+    return x if flags.c_contiguous or flags.f_contiguous or not _is_matrix(x) else x.recording.copied(x)
+
+
+def _any_dot(recording: Recording, a: Any, b: Any, out: None = None) -> Symbol:
+    """``numpy.dot``, where one operand may be a known array."""
+    common = next(x.dtype for x in (a, b) if isinstance(x, Symbol))
+    if out is not None or any(isinstance(x, np.ndarray) and x.dtype != common for x in (a, b)):
+        raise UnsupportedError("another type, or memory that is given")
+    return dot(recording, *[x if isinstance(x, Symbol) else recording.constant(x, common) for x in (a, b)])
+
+
+FUNCTIONS["dot"] = _any_dot
 
 
 def dots(recording: Recording, x: Symbol, vector: Symbol) -> Symbol:

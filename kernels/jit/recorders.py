@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from minigraph.kernels.jit.recording import Recording, Symbol, UnsupportedError
+from minigraph.kernels.jit.functions import UnsupportedError
+from minigraph.kernels.jit.recording import Recording, Symbol
 from minigraph.kernels.registry import Kernel
 
 KERNEL, LOOP = "kernel", "loop"
@@ -95,7 +96,9 @@ def record(
     for way in ways:
         recording = Recording()
         try:
-            found = way(recording, *[_symbols(recording, each) for each in inputs], **attrs)
+            given = [_symbols(recording, each) for each in inputs]
+            recording.inputs = len(recording.memories)
+            found = way(recording, *given, **attrs)
             results = list(found) if isinstance(found, tuple) else [found]
             return recording, [
                 [recording.in_order(x) for x in each] if isinstance(each, list) else recording.in_order(each)
@@ -128,7 +131,7 @@ def _by_running(kernel: Kernel, recording: Recording, *inputs: Any, **attrs: Any
     except Exception as error:  # a symbol can do little of what an array can, and a kernel may fail in any way
         raise UnsupportedError(f"{type(error).__name__}: {error}") from error
     results = [_result(recording, each) for each in (found if isinstance(found, tuple) else (found,))]
-    views = [x for x in _flat(results) if x is not None and recording.place_of(x)[0] < len(given)]
+    views = [x for x in _flat(results) if x is not None and recording.place_of(x)[0] < recording.inputs]
     if any(not 0 < x.size <= _MOST_VIEWED for x in views):
         raise UnsupportedError("a view of nothing, or of much")
     return tuple(results)

@@ -6,73 +6,15 @@ used, so it computes the same bits; `minigraph.kernels.jit.call_table` makes the
 
 from __future__ import annotations
 
-import ctypes
-import sys
-from collections.abc import Sequence
-from functools import cache
-from itertools import product
+from collections.abc import Callable, Sequence
 from math import prod
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from minigraph.kernels.clip import LEAST_FACTOR
-from minigraph.kernels.jit.compiling import Loops
+from minigraph.kernels.jit.functions import UnsupportedError, address_of, inner_loop, is_convertible
 from minigraph.kernels.tracing import Traced, TracingModule
-
-_CONVERTED = ("bool", "int32", "int64", "float32", "float64")
-"""Types that numbers may be converted from and, but for fractions to integers, to."""
-
-_ARGUMENTS = {
-    "choose": "operands, sizes, strides, {number}(0)",
-    "add_row": "operands, sizes, strides, {number}(0)",
-    "check_same": "operands, sizes, own, {word}(0)",
-    "factor": "operands, {number}(0)",
-    "shrink": "operands, own, {number}(1)",
-    **dict.fromkeys(("gemm", "gemv", "dot", "axpy"), "operands, sizes, strides, own, {number}(1), {word}(1)"),
-    **dict.fromkeys(("pick", "put"), "operands, sizes, strides, own, {number}(0), {word}(0)"),
-}
-"""Arguments of functions in `loops.table` that exist for each type of numbers, of whole numbers, or both."""
-
-
-def _for_each_type() -> str:
-    """Functions of four words, such as ``gemm_float32_int64``, that call those in `_ARGUMENTS` for their types."""
-    text = ""
-    for name, arguments in _ARGUMENTS.items():
-        numbers = ("float32", "float64") if "{number}" in arguments else ("",)
-        words = ("int32", "int64") if "{word}" in arguments else ("",)
-        for number, word in product(numbers, words):
-            typed = "_".join(filter(None, (name, number, word)))
-            call = f"{name}({arguments.format(number=f'np.{number}', word=f'np.{word}')})"
-            text += _DEFINITION.format(name=typed, call=call)
-    for given, wanted in filter(_is_exact_in_c, product(_CONVERTED, _CONVERTED[1:])):
-        # A byte that is true may be any but 0.
-        number = "1 if load_as(x, np.int8(0)) != 0 else 0" if given == "bool" else f"load_as(x, np.{given}(0))"
-        call = f"store_as(z + i * load(strides + 8), np.{wanted}({number}))"
-        text += _DEFINITION.format(name=f"convert_{given}_{wanted}", call=_LOOP.format(call=call))
-    return text
-
-
-_DEFINITION = "\n\ndef {name}(operands, sizes, strides, own):\n    {call}\n"
-
-_LOOP = """first, z = load(operands), load(operands + 8)
-    for i in range(load(sizes)):
-        x = first + i * load(strides)
-        {call}"""
-
-
-def _is_exact_in_c(types: tuple[str, str]) -> bool:
-    """Whether C says what a conversion gives: of fractions that no integer of the type is near to, it does not."""
-    given, wanted = types
-    return given != wanted and not (given.startswith("float") and wanted.startswith("int"))
-
-
-LOOPS = Loops("layout", "table", text=_for_each_type())
-
-IS_KNOWN = (
-    sys.implementation.name == "cpython" and sys.byteorder == "little" and np.dtype(np.intp).itemsize == 8
-)  # fmt: skip
-"""Whether objects lie in memory as tables expect them: as CPython's do, with pointers of 8 bytes, lowest byte first."""
 
 STATUS = -1
 """Placeholder, as a call's own word, for the address of the table's status."""
@@ -84,10 +26,6 @@ _FLOATS = ("float32", "float64")
 
 _WORDS = (1, 2, 4, 8)
 """Bytes of an element that can be copied as a whole number."""
-
-
-class UnsupportedError(Exception):
-    """No calls of C functions are known for what a kernel does."""
 
 
 class Call(NamedTuple):
@@ -131,6 +69,8 @@ class Recording:
         Elements that the calls go through, where 32 products of two numbers count as one.
     distinct : list of (int, int)
         Numbers of memories that must not be the same: for a matrix and its transpose NumPy calls another function.
+    inputs : int
+        Number of memories that are inputs.
     viewed : set of int
         Numbers of memories that kernels have made views of.
     """
@@ -139,6 +79,7 @@ class Recording:
         self.work = 0
         self.distinct: list[tuple[int, int]] = []
         self.viewed = set[int]()
+        self.inputs = 0
         self.memories: list[np.ndarray] = []
         self.constants: dict[int, np.ndarray] = {}
         self.calls: list[Call] = []
@@ -221,7 +162,7 @@ class Recording:
         """The numbers of `x` in another type."""
         if dtype == np.bool_:
             return self.ufunc(np.not_equal, [x, 0])
-        if not {x.dtype.name, dtype.name} <= set(_CONVERTED) or not _is_exact_in_c((x.dtype.name, dtype.name)):
+        if not is_convertible(x.dtype.name, dtype.name):
             raise UnsupportedError(f"{x.dtype} as {dtype}")
         result = self.new(x.shape, dtype)
         self.each(address_of(f"convert_{x.dtype.name}_{dtype.name}"), 0, [x, result])
@@ -303,11 +244,23 @@ class Recording:
         source = np.broadcast_to(source, target.shape)
         self.each(function, own, [x.seen(source.view(words)), out.seen(target.view(words))])
 
+    def write(self, value: Any, target: Symbol) -> None:
+        """Write an array, which may be broadcast, or a number to memory that the kernel has made."""
+        if target.value.memory < self.inputs or target.value.memory in self.constants:
+            raise UnsupportedError("writes to an input, or to a constant")
+        source = self._as(value, target.dtype)
+        if self.place_of(source) != self.place_of(target) or source.value.layout.strides != target.value.layout.strides:
+            self.copy(source, target)
+
     def copied(self, x: Symbol) -> Symbol:
         """A copy row by row."""
         result = self.new(x.shape, x.dtype)
         self.copy(x, result)
         return result
+
+
+FUNCTIONS: dict[str, Callable[..., Any]] = {}
+"""Recordings of functions of NumPy that are no ufuncs of one result, or go through more than elements, by name."""
 
 
 class Symbol(Traced):
@@ -345,19 +298,27 @@ class Symbol(Traced):
         return self._view(self.value.layout.T)
 
     def reshape(self, *shape: Any) -> Symbol:
-        layout = self.value.layout.reshape(*shape)
-        # A recording has layouts only: a copy would be memory that no call fills.
-        if layout.size and not np.may_share_memory(layout, self.value.layout):
-            raise UnsupportedError("a reshape that copies")
-        return self._view(layout)
+        return self._view(self.value.layout.reshape(*shape))
 
     def squeeze(self, axis: Any = None) -> Symbol:
         return self._view(self.value.layout.squeeze(axis))
 
+    def __len__(self) -> int:
+        return len(self.value.layout)
+
     def __getitem__(self, index: Any) -> Symbol:
-        return self._view(self.value.layout[index])
+        layout = self.value.layout
+        found = layout[index]
+        # An index for each dimension gives a number, which lies nowhere in the array.
+        return self._view(found if isinstance(found, np.ndarray) else layout[(*np.index_exp[index], ...)])
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        self.recording.write(value, self[index])
 
     def _view(self, layout: np.ndarray) -> Symbol:
+        # A recording has layouts only: a copy would be memory that no call fills.
+        if layout.size and not np.may_share_memory(layout, self.value.layout):
+            raise UnsupportedError("no view, but a copy")
         self.recording.viewed.add(self.value.memory)
         return self.seen(layout)
 
@@ -373,9 +334,12 @@ class Symbol(Traced):
             raise AttributeError(name)
         raise UnsupportedError(name)
 
+    def __array__(self, *_: Any, **__: Any) -> Any:
+        raise UnsupportedError("an array of a symbol")
+
     def apply(self, function: str, *operands: Any, **options: Any) -> Symbol:
-        if function == "where":
-            return self.recording.where(*operands)
+        if function in FUNCTIONS:
+            return FUNCTIONS[function](self.recording, *operands, **options)
         ufunc = getattr(np, function, None)
         if not isinstance(ufunc, np.ufunc) or ufunc.signature is not None or ufunc.nout > 1 or options:
             raise UnsupportedError(function)
@@ -392,19 +356,17 @@ class Symbol(Traced):
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
         if method != "__call__" or options.keys() - {"out"}:
             raise UnsupportedError(f"{ufunc.__name__}.{method}")
-        self._check_target(*options.get("out", ()))
-        return super().__array_ufunc__(ufunc, method, *inputs, **options)
+        (target,) = options.get("out", (None,))
+        if target is None or target.value.memory not in self.recording.viewed:
+            return super().__array_ufunc__(ufunc, method, *inputs, **options)
+        # Where views show the memory, the symbol must not come to stand for other memory.
+        self.recording.write(self.apply(ufunc.__name__, *inputs), target)
+        return target
 
     def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
-        if function is np.copyto:
-            self._check_target(args[0])
+        if function is np.copyto and args[0].value.memory in self.recording.viewed:
+            raise UnsupportedError("a choice between what is there and something else, in place")
         return super().__array_function__(function, types, args, kwargs)
-
-    def _check_target(self, *out: Any) -> None:
-        """Refuse to write to an array that something else shows as well: a symbol just stands for other memory then."""
-        for each in out:
-            if not isinstance(each, Symbol) or each.value.memory in self.recording.viewed:
-                raise UnsupportedError("writes to a view, or to an array")
 
 
 def _address(array: np.ndarray) -> int:
@@ -448,33 +410,3 @@ def _is_dense(y: np.ndarray, used: Sequence[int]) -> bool:
 
 def _as_rows(shape: Sequence[int], row: Symbol) -> tuple[int, int]:
     return prod(shape) // row.size, row.size
-
-
-# The functions' addresses
-
-
-@cache
-def address_of(name: str) -> int:
-    """Address of one of minigraph's own functions for tables."""
-    return LOOPS.address(name)
-
-
-@cache
-def inner_loop(ufunc: np.ufunc, kind: str) -> tuple[int, int, np.dtype]:
-    """Address of the inner loop for operands of one type, its own word, and the type of the result.
-
-    The fields of a ufunc are those of ``PyUFuncObject`` in NumPy's public header ``ufuncobject.h``. Those that Python
-    knows as well are compared first, so that a NumPy with another layout is refused and not called at a wrong address.
-    """
-    fields = id(ufunc) + object.__basicsize__
-    counts = [ctypes.c_int.from_address(fields + 4 * i).value for i in range(3)]
-    functions, own = (ctypes.c_void_p.from_address(fields + i).value or 0 for i in (16, 24))
-    count = ctypes.c_int.from_address(fields + 32).value
-    if (*counts, count) != (ufunc.nin, ufunc.nout, ufunc.nargs, ufunc.ntypes) or not functions:
-        raise UnsupportedError("ufuncs have other fields")
-    given = kind * ufunc.nin + "->"
-    at = next((i for i, types in enumerate(ufunc.types) if types.startswith(given)), None)
-    if at is None:
-        raise UnsupportedError(f"{ufunc.__name__} of {kind}")
-    function, word = (ctypes.c_void_p.from_address(each + 8 * at).value if each else 0 for each in (functions, own))
-    return function or 0, word or 0, np.dtype(ufunc.types[at][len(given) :])

@@ -17,9 +17,10 @@ import numpy as np
 from minigraph.kernels.adaptive_optimizer import lamb_along
 from minigraph.kernels.clip import Times
 from minigraph.kernels.jit.compiling import Loops
+from minigraph.kernels.jit.functions import UnsupportedError
 from minigraph.kernels.jit.offers import elementwise_loop, numba_name, offer, vectors
 from minigraph.kernels.jit.recorders import native, native_loop
-from minigraph.kernels.jit.recording import Recording, Symbol, UnsupportedError
+from minigraph.kernels.jit.recording import Recording, Symbol
 from minigraph.kernels.jit.threads import least_of, over_pieces
 from minigraph.kernels.merged_updates import Merged
 from minigraph.kernels.registry import specialize

@@ -20,7 +20,7 @@ from weakref import WeakValueDictionary
 import numpy as np
 
 from minigraph.ir.type_inference import blame
-from minigraph.kernels.jit.recording import IS_KNOWN
+from minigraph.kernels.jit.functions import IS_KNOWN
 from minigraph.lowering.buffer_pool import Blocks
 from minigraph.lowering.instructions import (
     DROPPED,

@@ -15,8 +15,8 @@ from types import FrameType
 from typing import Any, NamedTuple, TypeAlias
 
 from minigraph.kernels import find_specializer, takes_any_size
+from minigraph.kernels.jit.functions import IS_KNOWN
 from minigraph.kernels.jit.recorders import KERNEL, LOOP, is_small
-from minigraph.kernels.jit.recording import IS_KNOWN
 from minigraph.kernels.numbers import are_numbers, on_numbers
 from minigraph.lowering.costs import size_in_bytes
 from minigraph.lowering.flat_buffers import FlatView
