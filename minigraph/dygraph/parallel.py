@@ -121,18 +121,18 @@ class DataParallel(Layer):
         groups: dict[Any, list[Any]] = {}
         for param in self._layers.parameters():
             grad = param.grad if isinstance(param, EagerParameter) and param.trainable else None
-            if grad is not None and is_rows(grad.value):
-                grad.value = all_reduce_rows(xp, grad.value, ring_id=0, op_input_names=("a gradient",))
+            if grad is not None and is_rows(grad.array):
+                grad.array = all_reduce_rows(xp, grad.array, ring_id=0, op_input_names=("a gradient",))
             elif grad is not None:
-                groups.setdefault(grad.value.dtype, []).append(grad)
+                groups.setdefault(grad.array.dtype, []).append(grad)
         for dtype, grads in groups.items():
-            flat = xp.concatenate([grad.value.reshape(-1) for grad in grads])
+            flat = xp.concatenate([grad.array.reshape(-1) for grad in grads])
             # Names may differ between ranks that are threads of one process.
             call = Call("apply_collective_grads", f"{len(grads)} gradients", 0, str(dtype), flat.shape)
-            ends = np.cumsum([grad.value.size for grad in grads])
+            ends = np.cumsum([grad.array.size for grad in grads])
             parts = xp.split(current().on(xp).all_reduce(flat, "sum", call), ends[:-1].tolist())
             for grad, part in zip(grads, parts, strict=True):
-                grad.value = part.reshape(grad.value.shape)
+                grad.array = part.reshape(grad.array.shape)
 
     def state_dict(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
         """`Layer.state_dict` of the layer, whose names are those without `DataParallel`."""

@@ -13,6 +13,7 @@ import numpy as np
 from minigraph.dygraph.layer import Layer, as_parts
 from minigraph.eager.block import EagerBlock, EagerProgram
 from minigraph.eager.guard import eager_block
+from minigraph.eager.shared_variable import SharedVariable
 from minigraph.eager.tape import is_recording, recording
 from minigraph.eager.tensor import Eager, EagerParameter, Tensor
 from minigraph.errors import OpError, ProgramError, Site, WrongTypeError, caller_site
@@ -20,8 +21,7 @@ from minigraph.executor import Executor
 from minigraph.executor.compiled_program import BuildStrategy, CompiledProgram, ExecutionStrategy
 from minigraph.ir import Operator, Parameter, Program
 from minigraph.ir.default_programs import program_guard
-from minigraph.runtime.place import Place
-from minigraph.runtime.scope import Changes, Scope, ScopeVariable, scope_guard
+from minigraph.runtime.scope import Changes, Scope, scope_guard
 from minigraph.support.context import holding
 from minigraph.support.public import public
 
@@ -244,11 +244,11 @@ class _TracingBlock(EagerBlock):
         sources = [tensor for tensors in reads.values() for tensor in tensors]
         results = [tensor for tensors in writes.values() for tensor in tensors]
         # Before the operator runs, which may write over what it reads.
-        values_read = {id(t): t.value for t in sources}
+        values_read = {id(t): t.array for t in sources}
         made_constant = [t.stop_gradient or not is_recording() for t in results]
         op = super().append_op(type, inputs, outputs, attrs)
         constants = {id(t): (made, t.stop_gradient) for t, made in zip(results, made_constant, strict=True)}
-        values_written = {id(t): t.value for t in results}
+        values_written = {id(t): t.array for t in results}
         self.entries.append(
             _Entry(type, reads, values_read, writes, values_written, constants, dict(attrs or {}), caller_site())
         )
@@ -281,7 +281,7 @@ class _Translation:
         self.names: dict[int, str] = {}
         """Names of tensors, by the identity of the tensor."""
         self.values: dict[int, Any] = {}
-        self.holders = {id(t.value): t for t in self.members}
+        self.holders = {id(t.array): t for t in self.members}
         """Owners of values, by the identity of the value."""
         self.counts: dict[str, int] = {}
         self.kept: dict[str, AnyTensor] = {}
@@ -289,7 +289,7 @@ class _Translation:
         for tensor in self.inputs:
             assert tensor.tensor_type is not None
             shape = [-1 if any_batch and i == 0 else dim for i, dim in enumerate(tensor.tensor_type.shape)]
-            self._know(tensor, self._fresh("feed"), tensor.value)
+            self._know(tensor, self._fresh("feed"), tensor.array)
             self.block.create_var(
                 name=self.names[id(tensor)], shape=shape, dtype=tensor.dtype, is_data=True,
                 stop_gradient=tensor.stop_gradient,
@@ -297,7 +297,7 @@ class _Translation:
         for entry in self.entries:
             self._append(entry)
         for tensor in self.outputs:
-            self._read(tensor, tensor.value)
+            self._read(tensor, tensor.array)
 
     def _append(self, entry: _Entry) -> None:
         inputs = {
@@ -344,8 +344,8 @@ class _Translation:
 
     def _alias(self, tensor: AnyTensor, original: AnyTensor) -> None:
         """Declare what `detach` made of another tensor."""
-        source = self._read(original, tensor.value)
-        self._know(tensor, self._fresh("t"), tensor.value)
+        source = self._read(original, tensor.array)
+        self._know(tensor, self._fresh("t"), tensor.array)
         self.block.create_var(name=self.names[id(tensor)], stop_gradient=tensor.stop_gradient)
         self.block.append_op("assign", {"X": source}, {"Out": self.names[id(tensor)]})
 
@@ -381,38 +381,6 @@ def _all_of(slots: Mapping[str, list[Any]]) -> list[Any]:
 # Sharing
 
 
-class _SharedVariable(ScopeVariable):
-    """A slot of a scope whose value is that of a tensor.
-
-    Executors may write to arrays that they find in a scope, tensors never share theirs: each side has its own copy,
-    made when the other side has another value.
-    """
-
-    __slots__ = ("_copied", "_own", "_tensor")
-
-    def __init__(self, name: str, tensor: AnyTensor) -> None:
-        self._tensor = tensor
-        self._own = self._copied = self._spare = None
-        self.lod = ()
-        self.name = name
-        self.place: Place = tensor.block.place
-
-    @property
-    def value(self) -> Any:
-        if self._tensor.value is not self._copied:
-            self._copied = self._tensor.value
-            self._own = None if self._copied is None else self._copied.copy()
-        return self._own
-
-    @value.setter
-    def value(self, value: Any) -> None:
-        self._own = value
-        self._copied = self._tensor.value = None if value is None else value.copy()
-
-    def replace(self, value: Any, place: Place, keep_old: bool) -> None:
-        self.value, self.place = value, place  # the tensor's, too
-
-
 class _Unnoticed(Changes):
     """Changes that nothing counts: the count differs at each look, so that every run looks up the arrays."""
 
@@ -430,7 +398,7 @@ class _SharedScope(Scope):
     def __init__(self, tensors: Mapping[str, AnyTensor]) -> None:
         super().__init__()
         self.changes = _Unnoticed()
-        self._variables.update({name: _SharedVariable(name, tensor) for name, tensor in tensors.items()})
+        self._variables.update({name: SharedVariable(name, tensor) for name, tensor in tensors.items()})
 
     def note_written(self, names: Sequence[str]) -> None:
         for name in names:

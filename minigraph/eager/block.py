@@ -75,7 +75,7 @@ class EagerBlock(Block):
     def create_var(self, name: str | None = None, initializer: Any = None, **fields: Any) -> Variable:  # type: ignore[override]
         existing: Any = None if name is None else self.vars.get(name)
 
-        if initializer is not None and existing is not None and existing.value is None:
+        if initializer is not None and existing is not None and existing.array is None:
             # It was made in the main program and is now in the startup program, which is the same here.
             initializer(existing, self)
             return existing
@@ -168,7 +168,7 @@ class EagerBlock(Block):
             for tensor in given if given.__class__ in _LISTS else (given,):
                 if tensor.__class__ not in _TENSORS or tensor.block is not self:
                     raise _Unusual
-                value = tensor.value
+                value = tensor.array
                 if value is None:
                     raise _Unusual
                 key.append(tensor.tensor_type)
@@ -261,7 +261,7 @@ class EagerBlock(Block):
                 name = generate(name)
             self.vars[name] = tensor
             tensor.name = name
-        tensor.value = array
+        tensor.array = array
         return tensor
 
     # Calls
@@ -357,7 +357,7 @@ def _give(
     for tensor, value, (tensor_type, is_static) in zip(results, values, call.results, strict=True):
         if isinstance(value, np.generic):
             value = np.asarray(value)
-        tensor.value = value
+        tensor.array = value
         tensor.tensor_type = tensor_type if is_static else type_of(value)
         if step is not None:
             step.add_output(tensor)

@@ -200,7 +200,7 @@ def grad(
         with imperative():
             found = tape.gradient_tensors(block, sources, seeds, constants)
     else:
-        arrays = tape.gradients(block.gradient_plans, sources, [seed.value for seed in seeds], constants)
+        arrays = tape.gradients(block.gradient_plans, sources, [seed.array for seed in seeds], constants)
         found = [None if array is None else block.tensor(array) for array in arrays]
     for source, gradient in zip(sources, found, strict=True):
         if gradient is None and not allow_unused:

@@ -169,7 +169,7 @@ class Step:
         """Note the next output, which has its value, and tell it its origin."""
         tensor._origin = self, len(self.outputs)
         # Weak, so that an intermediate tensor dies with its last user; the step keeps its value for the backward pass.
-        self.outputs.append((tensor.value, tensor.tensor_type, tensor.stop_gradient, weakref.ref(tensor)))
+        self.outputs.append((tensor.array, tensor.tensor_type, tensor.stop_gradient, weakref.ref(tensor)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -255,7 +255,7 @@ class Tape:
         self._types: list[TensorType] = []
         self._constant: list[bool] = []
         self._wiring = [self._add(step) for step in self.steps]
-        self._targets = [self._number((t, t.value, t._origin), t.tensor_type) for t in targets]
+        self._targets = [self._number((t, t.array, t._origin), t.tensor_type) for t in targets]
 
     def _add(self, step: Step) -> tuple[OpCall, tuple[int, ...], int]:
         reads = tuple(map(self._number, step.inputs, step.call.input_types))

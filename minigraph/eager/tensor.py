@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from minigraph.eager.shared_variable import SharedVariable
 from minigraph.eager.tape import Step, Tape, recording
 from minigraph.errors import NotFoundError, ProgramError, WrongTypeError, caller_site, suggest, warn
 from minigraph.ir import Parameter, Variable
@@ -54,7 +55,7 @@ class BackwardStrategy:
         object.__setattr__(self, name, value)
 
 
-_SLOTS = ("__weakref__", "_found", "_found_for", "_grad", "_origin", "_target", "value")
+_SLOTS = ("__weakref__", "_found", "_found_for", "_grad", "_origin", "_target", "array")
 
 
 class Shape(tuple[int, ...]):
@@ -93,15 +94,15 @@ class Eager:
 
     Attributes
     ----------
-    value : array
-        Of the place where it was computed. It is never written to: a change gives the tensor another array.
+    array : array
+        Value, of the place where it was computed. It is never written to: a change gives the tensor another array.
     """
 
     if not TYPE_CHECKING:
         # The slots are those of the subclasses, because a second base can have none.
         __slots__ = ()
 
-    value: Any
+    array: Any
     _grad: Tensor | None
     _found: Any
     """Array of the gradient as long as nobody has asked for the tensor: most gradients nobody looks at."""
@@ -115,7 +116,7 @@ class Eager:
 
     def __init__(self, *args: Any, **fields: Any) -> None:
         super().__init__(*args, **fields)
-        self.value = self._grad = self._found = self._origin = None
+        self.array = self._grad = self._found = self._origin = None
         # Of a gradient, a weak reference to what it is the gradient of.
         self._target: Any = None
 
@@ -130,9 +131,9 @@ class Eager:
         return for_user(np.array(place.to_host(dense(place.xp, value) if is_rows(value) else value), order="C"))
 
     def _held(self) -> Any:
-        if self.value is None:
+        if self.array is None:
             raise ProgramError(f"{self.name} has no value yet")
-        return self.value
+        return self.array
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
         return np.array(self.numpy(), dtype=dtype)
@@ -169,11 +170,11 @@ class Eager:
         return id(self)
 
     def __repr__(self) -> str:
-        if self.value is None:
+        if self.array is None:
             values = "no value yet"
-        elif is_rows(self.value):
+        elif is_rows(self.array):
             # Not the whole array, which may be large.
-            shown = (self.block.place.to_host(each) for each in (self.value.rows, self.value.value))
+            shown = (self.block.place.to_host(each) for each in (self.array.rows, self.array.value))
             values = ": ".join(np.array2string(each, separator=", ", threshold=100) for each in shown)
         else:
             values = np.array2string(self.numpy(), separator=", ", threshold=100)
@@ -196,7 +197,23 @@ class Eager:
             raise ProgramError(
                 f"{self.name} is {self.tensor_type}, it cannot be set to {array.dtype}{list(array.shape)}"
             )
-        self.value = self.block.place.xp.array(array)
+        self.array = self.block.place.xp.array(array)
+
+    def value(self) -> SharedVariable:
+        """The tensor as a variable of a scope: ``x.value().get_tensor()`` reads and sets its array.
+
+        A changed array may have another shape or dtype. `backward` does not see the change.
+
+        Examples
+        --------
+        >>> from minigraph import CPUPlace, dygraph
+        >>> with dygraph.guard():
+        ...     x = dygraph.to_variable(np.zeros([2, 3], "float32"))
+        ...     x.value().get_tensor().set(np.ones([2, 3], "float32"), CPUPlace())
+        ...     float(x.numpy().sum())
+        6.0
+        """
+        return SharedVariable(self.name, self)
 
     def detach(self) -> Tensor:
         """A tensor with the same value that no gradient flows through."""
@@ -222,14 +239,14 @@ class Eager:
             factor = self.block.tensor(self.block.place.xp.full(1, _as_float(factor), tensor.dtype.numpy))
         # PyTorch forbids such a change of what is recorded; here it is like `set_value`.
         with recording(False):
-            if factor.value.size == 1:
+            if factor.array.size == 1:
                 # An elementwise product would give a tensor without dimensions the factor's shape, [1].
                 product = self.block.emit("scale", X=self, ScaleTensor=factor.astype(tensor.dtype))
             else:
                 product = tensor * factor
         if product.shape != tensor.shape:
             raise ProgramError(f"{self.name} is {self.tensor_type}, it cannot become {product.tensor_type}")
-        self.value = product.value
+        self.array = product.array
         return self
 
     def gradient(self) -> Any:
@@ -326,13 +343,13 @@ class Eager:
         if grad_tensor is None or isinstance(grad_tensor, BackwardStrategy):
             if self._held().size != 1:
                 warn(
-                    f"backward of {self.name}, which has {self.value.size} elements, finds the gradients of their sum: "
+                    f"backward of {self.name}, which has {self.array.size} elements, finds the gradients of their sum: "
                     "reduce it with layers.mean or layers.reduce_sum, or give grad_tensor"
                 )
-            return self.block.place.xp.ones_like(self.value)
+            return self.block.place.xp.ones_like(self.array)
         if not isinstance(grad_tensor, Tensor) or grad_tensor.tensor_type != self.tensor_type:
             raise ProgramError(f"grad_tensor must be a Tensor {self.tensor_type}, got {grad_tensor!r:.60}")
-        return grad_tensor.value
+        return grad_tensor.array
 
     def _receive(self, grad: Any, target: Any, adds_up: bool) -> None:
         old = self._held_grad() if adds_up else None
@@ -341,7 +358,7 @@ class Eager:
 
     def _held_grad(self) -> Any:
         """The array of the gradient, None if there is none."""
-        return self._found if self._grad is None else self._grad.value
+        return self._found if self._grad is None else self._grad.array
 
 
 _name = vars(Variable)["name"]
@@ -364,7 +381,7 @@ class Tensor(Eager, Variable):
             key: str = "_generated_var",
             **fields: Any,
         ) -> None:
-            self.value = self._grad = self._found = self._origin = None
+            self.array = self._grad = self._found = self._origin = None
             # Of a gradient, a weak reference to what it is the gradient of.
             self._target = None
             self._key = key
@@ -402,12 +419,12 @@ class Data(Tensor):
         self._grad = self._found = self._origin = self._target = None
 
     @property
-    def value(self) -> Any:
-        return self._owner.value
+    def array(self) -> Any:
+        return self._owner.array
 
-    @value.setter
-    def value(self, array: Any) -> None:
-        self._owner.value = array
+    @array.setter
+    def array(self, array: Any) -> None:
+        self._owner.array = array
 
 
 def _as_float(factor: Any) -> float:

@@ -66,7 +66,7 @@ class EagerUpdates:
 
         def update() -> None:
             for param, _ in pairs:
-                param.value = self.scope.var(param.name).value
+                param.array = self.scope.var(param.name).value
 
         try:
             executor.compute(program, {_grad_name(p): grad._held() for p, grad in pairs}, (), self.scope, then=update)

@@ -203,7 +203,7 @@ def linear_lr_warmup(
 
 def _number(learning_rate: Any) -> float:
     """A learning rate of the imperative mode, which may be a tensor, as a number."""
-    return float(learning_rate.value.item()) if is_eager(learning_rate) else float(learning_rate)
+    return float(learning_rate.array.item()) if is_eager(learning_rate) else float(learning_rate)
 
 
 @contextmanager

@@ -241,7 +241,7 @@ def create_parameter(
         if enabled() and len(shape) == 0:
             param = layers.create_parameter([1], dtype, name, attr, is_bias, default_initializer)
             assert isinstance(param, EagerParameter)
-            param.value, param.tensor_type = param.value.reshape(()), TensorType(param.dtype, ())
+            param.array, param.tensor_type = param.array.reshape(()), TensorType(param.dtype, ())
             return param
         return layers.create_parameter(list(shape), dtype, name, attr, is_bias, default_initializer)
 

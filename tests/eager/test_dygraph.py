@@ -630,3 +630,26 @@ def test_fluids_strategy_of_the_backward_pass_is_accepted_and_its_older_switch_t
     finally:
         fluid.dygraph.disable_imperative()
     assert not fluid.in_dygraph_mode()
+
+
+def test_a_tensor_is_read_and_set_as_a_variable_of_a_scope(imperative):
+    x, layer = source([1.0, 2.0]), Linear(2, 1)
+    held = x.value().get_tensor()
+    assert (held.shape(), held.lod(), held._is_initialized()) == ([1, 2], [], True)
+    np.asarray(held)[:] = 0  # a copy
+    out = layers.reduce_sum(layer(x) * 2.0)
+    layer.weight.value().get_tensor().set(np.array([[3.0], [4.0]], "float32"), fluid.CPUPlace())
+    out.backward()
+    # What was computed before the change is differentiated as it was computed.
+    assert np.array(layer.weight._grad_ivar().value().get_tensor()).tolist() == [[2.0], [4.0]]
+    assert (layer(x).numpy() - layer.bias.numpy()).tolist() == [[11.0]]
+    x.value().get_tensor().set(np.ones([3, 2], "float64"), fluid.CPUPlace())
+    assert (x.shape, x.numpy().dtype) == ([3, 2], "float64")
+
+
+def test_the_values_of_a_sparse_gradient_are_those_of_its_rows(imperative):
+    table = fluid.dygraph.Embedding([5, 2], is_sparse=True)
+    layers.reduce_sum(table(to_variable(np.array([[3], [1], [3]])))).backward()
+    rows = table.weight._grad_ivar().value().get_selected_rows()
+    assert (rows.rows(), rows.height()) == ([3, 1, 3], 5)
+    assert np.array(rows.get_tensor()).tolist() == [[1.0, 1.0]] * 3

@@ -226,7 +226,7 @@ def test_calls_that_were_made_before_keep_no_tensor_alive():
     with guard():
         network, x = [Linear(4, 6), LayerNorm(5)], to_variable(array(3, 4))
         loss = step(network, x)
-        value, tensor = weakref.ref(loss.value), weakref.ref(loss)
+        value, tensor = weakref.ref(loss.array), weakref.ref(loss)
         del loss
         assert tensor() is None
         assert value() is None

@@ -246,7 +246,7 @@ def _scale_together(grads: Sequence[Any], max_norm: float, norm: float, order: f
     inputs = {"X": list(grads), "ClipNorm": number(block, limit, DType.FP64)}
     block.append_op("clip_by_global_norm", inputs, {"Out": clipped, "Norm": block.create_var()}, {"p": order})
     for grad, result in zip(grads, clipped, strict=True):
-        grad.value = result.value
+        grad.array = result.array
 
 
 @no_grad
@@ -254,18 +254,18 @@ def _scale(grad: Any, factor: float) -> None:
     """Multiply in float64: a small factor would lose digits in a narrower type."""
     wide = grad.astype(DType.FP64)
     scaled = grad.block.emit("scale", X=wide, ScaleTensor=number(grad.block, factor, DType.FP64))
-    grad.value = scaled.astype(grad.dtype).value
+    grad.array = scaled.astype(grad.dtype).array
 
 
 @no_grad
 def _limit(grad: Any, limit: float) -> None:
     low, high = (number(grad.block, bound, grad.dtype) for bound in (-limit, limit))
     if grad.tensor_type.is_rows:
-        grad.value = grad.block.emit("clip", X=grad, Min=low, Max=high, min=-1.0, max=1.0).value
+        grad.array = grad.block.emit("clip", X=grad, Min=low, Max=high, min=-1.0, max=1.0).array
         return
     raised = grad.block.emit("elementwise_max", X=grad, Y=low)
     limited = grad.block.emit("elementwise_min", X=raised, Y=high)
-    grad.value = limited.value.reshape(grad.value.shape)  # the bounds make [1] of a shape without dimensions
+    grad.array = limited.array.reshape(grad.array.shape)  # the bounds make [1] of a shape without dimensions
 
 
 refuse_unknown_names(__name__)
