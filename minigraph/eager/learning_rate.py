@@ -21,6 +21,25 @@ from minigraph.support.public import public
 from minigraph.support.rate_schedules import Numbers
 
 
+class Rate(float):
+    """A learning rate as decays give it: a float that is read like fluid's tensor, too.
+
+    Examples
+    --------
+    >>> rate = ExponentialDecay(0.1, decay_steps=2, decay_rate=0.5)()
+    >>> rate * 2, rate.numpy()
+    (0.2, array([0.1], dtype=float32))
+    """
+
+    __slots__ = ()
+
+    shape = (1,)
+
+    def numpy(self) -> np.ndarray[Any, Any]:
+        """The rate as an array, float32[1]."""
+        return np.array([self], np.float32)
+
+
 @public
 class LearningRateDecay:
     """Base of the decays: a rate for each step.
@@ -40,13 +59,13 @@ class LearningRateDecay:
     def __init__(self, begin: int = 0, step: int = 1, dtype: str = "float32") -> None:
         self.step_num, self.step_size, self.dtype = begin, step, dtype
 
-    def __call__(self) -> float:
+    def __call__(self) -> Rate:
         """The rate of this step; the next call is for the next step."""
         rate = self.current()
         self.step_num += self.step_size
         return rate
 
-    def current(self) -> float:
+    def current(self) -> Rate:
         """The rate that the next update will take.
 
         Raises
@@ -56,7 +75,7 @@ class LearningRateDecay:
         """
         name = type(self).__name__
         try:
-            return number(self.step(), f"the rate of {name}")
+            return Rate(number(self.step(), f"the rate of {name}"))
         except ArithmeticError as error:
             raise ProgramError(
                 f"{name} has no rate at this step: {error}",
@@ -118,11 +137,11 @@ class PiecewiseDecay(LearningRateDecay):
         self.boundaries = [number(boundary, "each of boundaries") for boundary in boundaries]
         self.values = [number(value, "each of values") for value in values]
 
-    def step(self) -> float:
+    def step(self) -> Rate:
         for boundary, value in zip(self.boundaries, self.values, strict=False):
             if self.step_num < boundary:
-                return value
-        return self.values[-1]
+                return Rate(value)
+        return Rate(self.values[-1])
 
 
 @public
@@ -145,9 +164,9 @@ class DecayPerSteps(LearningRateDecay):
         self.learning_rate, self.decay_steps, self.decay_rate = learning_rate, decay_steps, decay_rate
         self.staircase = staircase
 
-    def step(self) -> float:
+    def step(self) -> Rate:
         progress = schedules.progress(Numbers, self.step_num, self.decay_steps, self.staircase)
-        return type(self)._formula(Numbers, progress, self.learning_rate, self.decay_rate)
+        return Rate(type(self)._formula(Numbers, progress, self.learning_rate, self.decay_rate))
 
 
 class NaturalExpDecay(DecayPerSteps):
@@ -198,10 +217,9 @@ class PolynomialDecay(LearningRateDecay):
         self.learning_rate, self.decay_steps, self.end_learning_rate = learning_rate, decay_steps, end_learning_rate
         self.power, self.cycle = power, cycle
 
-    def step(self) -> float:
-        return schedules.polynomial(
-            Numbers, self.step_num, self.learning_rate, self.decay_steps, self.end_learning_rate, self.power, self.cycle
-        )
+    def step(self) -> Rate:
+        start, end = self.learning_rate, self.end_learning_rate
+        return Rate(schedules.polynomial(Numbers, self.step_num, start, self.decay_steps, end, self.power, self.cycle))
 
 
 @public
@@ -220,8 +238,8 @@ class CosineDecay(LearningRateDecay):
         super().__init__(begin, step, dtype)
         self.learning_rate, self.step_each_epoch, self.epochs = learning_rate, step_each_epoch, epochs
 
-    def step(self) -> float:
-        return schedules.cosine(Numbers, self.step_num, self.learning_rate, self.step_each_epoch, self.epochs)
+    def step(self) -> Rate:
+        return Rate(schedules.cosine(Numbers, self.step_num, self.learning_rate, self.step_each_epoch, self.epochs))
 
 
 @public
@@ -246,8 +264,8 @@ class NoamDecay(LearningRateDecay):
         self.d_model, self.learning_rate = number(d_model, "d_model", at_least=0), learning_rate
         self.warmup_steps = number(warmup_steps, "warmup_steps", at_least=0)
 
-    def step(self) -> float:
-        return schedules.noam(Numbers, self.step_num, self.learning_rate, self.d_model, self.warmup_steps)
+    def step(self) -> Rate:
+        return Rate(schedules.noam(Numbers, self.step_num, self.learning_rate, self.d_model, self.warmup_steps))
 
 
 @public
@@ -279,17 +297,17 @@ class LinearLrWarmup(LearningRateDecay):
         self.learning_rate, self.warmup_steps = learning_rate, warmup_steps
         self.start_lr, self.end_lr = start_lr, end_lr
 
-    def __call__(self) -> float:
+    def __call__(self) -> Rate:
         rate = super().__call__()
         if isinstance(self.learning_rate, LearningRateDecay):
             self.learning_rate()
         return rate
 
-    def step(self) -> float:
+    def step(self) -> Rate:
         if self.step_num < self.warmup_steps:
-            return schedules.warmup(self.step_num, self.warmup_steps, self.start_lr, self.end_lr)
+            return Rate(schedules.warmup(self.step_num, self.warmup_steps, self.start_lr, self.end_lr))
         base = self.learning_rate
-        return base.current() if isinstance(base, LearningRateDecay) else float(base)
+        return base.current() if isinstance(base, LearningRateDecay) else Rate(base)
 
     def state_dict(self) -> dict[str, Any]:
         state = super().state_dict()
@@ -331,8 +349,8 @@ class _LearningRateEpochDecay(LearningRateDecay):
             self.epoch_num = before
             raise
 
-    def step(self) -> float:
-        return self.learning_rate
+    def step(self) -> Rate:
+        return Rate(self.learning_rate)
 
     def get_lr(self) -> float:
         """The rate of epoch number `epoch_num`."""
@@ -447,10 +465,10 @@ class ReduceLROnPlateau(LearningRateDecay):
         self.cooldown_counter = self.num_bad_epochs = self.epoch_num = 0
         self.best_loss: float | None = None
 
-    def current(self) -> float:
-        return self.learning_rate
+    def current(self) -> Rate:
+        return Rate(self.learning_rate)
 
-    def step(self, loss: Any = None) -> float:
+    def step(self, loss: Any = None) -> Rate:
         """Take note of an epoch's loss, a number or a tensor of one element; returns the rate from now on."""
         if loss is None:
             raise WrongTypeError("ReduceLROnPlateau.step needs the loss of the epoch")
@@ -460,7 +478,7 @@ class ReduceLROnPlateau(LearningRateDecay):
         self.epoch_num += 1
         if self.cooldown_counter > 0:
             self.cooldown_counter -= 1
-            return self.learning_rate
+            return Rate(self.learning_rate)
         if self.best_loss is None or self._is_better(value, self.best_loss):
             self.best_loss, self.num_bad_epochs = value, 0
         else:
@@ -468,7 +486,7 @@ class ReduceLROnPlateau(LearningRateDecay):
         if self.num_bad_epochs > self.patience:
             self.cooldown_counter, self.num_bad_epochs = self.cooldown, 0
             self._reduce()
-        return self.learning_rate
+        return Rate(self.learning_rate)
 
     def _reduce(self) -> None:
         reduced = max(self.learning_rate * self.decay_rate, self.min_lr)

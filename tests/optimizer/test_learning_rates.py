@@ -289,3 +289,43 @@ def test_the_global_learning_rate_of_the_imperative_mode_is_a_tensor():
         optimizer, weight = step_by_gradient_of_ones(Doubled())
         assert optimizer._global_learning_rate().numpy().tolist() == [0.5]
         assert weight == [-0.5]
+
+
+DECAYS = {
+    "natural": (lambda d: d.NaturalExpDecay(0.1, 2, 0.5), [0.1, 0.077880003, 0.060653001]),
+    "exponential": (lambda d: d.ExponentialDecay(0.1, 2, 0.5), [0.1, 0.070711, 0.05]),
+    "inverse": (lambda d: d.InverseTimeDecay(0.1, 2, 0.5), [0.1, 0.08, 0.066666997]),
+    "polynomial": (lambda d: d.PolynomialDecay(0.1, 5), [0.1, 0.080020003, 0.060040001]),
+    "cosine": (lambda d: d.CosineDecay(0.1, 2, 5), [0.1, 0.1, 0.090451002]),
+    "noam": (lambda d: d.NoamDecay(8, 4), [0.044194002, 0.088388003, 0.132583007]),
+    "pieces": (lambda d: d.PiecewiseDecay([1, 2], [0.3, 0.2, 0.1], 0), [0.3, 0.2, 0.1]),
+    "steps": (lambda d: d.StepDecay(0.1, 2), [0.1, 0.1, 0.1]),
+    "milestones": (lambda d: d.MultiStepDecay(0.1, [1, 3]), [0.1, 0.1, 0.1]),
+    "lambda": (lambda d: d.LambdaDecay(0.1, lambda epoch: 0.9**epoch), [0.1, 0.1, 0.1]),
+    "plateau": (lambda d: d.ReduceLROnPlateau(0.1), [0.1, 0.1, 0.1]),
+    "warmup": (
+        lambda d: d.LinearLrWarmup(d.NaturalExpDecay(0.1, 2, 0.5), 3, 0.0, 0.1),
+        [0.03333334, 0.06666667, 0.06065307],
+    ),
+}
+"""Decays, and their first rates on Paddle 1.8.5."""
+
+
+@pytest.mark.parametrize("name", DECAYS)
+def test_the_rate_of_a_decay_that_is_called_reads_like_a_tensor(name):
+    make, recorded = DECAYS[name]
+    with fluid.dygraph.guard():
+        decay = make(fluid.dygraph)
+        rates = [decay() for _ in recorded]
+    assert all(rate.numpy().shape == (1,) and rate.numpy().dtype == "float32" for rate in rates)
+    np.testing.assert_allclose([rate.numpy()[0] for rate in rates], recorded, rtol=1e-5)
+    assert rates == [float(rate) for rate in rates]
+
+
+def test_a_decay_of_a_user_gives_such_rates_too():
+    class Halving(fluid.dygraph.LearningRateDecay):
+        def step(self):
+            return 0.5**self.step_num
+
+    decay = Halving()
+    assert [decay().numpy().tolist() for _ in range(3)] == [[1.0], [0.5], [0.25]]
