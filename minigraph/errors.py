@@ -273,8 +273,8 @@ class DataError(MinigraphError, ValueError):
     """A data file or a record is not what it should be."""
 
 
-class MissingFileError(DataError, FileNotFoundError):
-    """A file that should be read is not there."""
+class MissingFileError(DataError, FileNotFoundError, RuntimeError):
+    """A file that should be read is not there; a RuntimeError, too, as where fluid loads one."""
 
 
 class FileAccessError(DataError, OSError):

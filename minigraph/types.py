@@ -110,6 +110,9 @@ class VarKind(enum.Enum):
 
     __hash__ = object.__hash__  # there is one of each; Enum would hash the name, in Python, for each type looked up
 
+    def __str__(self) -> str:
+        return f"VarType.{self.name}"
+
 
 class TensorType(NamedTuple):
     """Element type and shape of a tensor, and how it is held.

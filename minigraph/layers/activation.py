@@ -103,8 +103,11 @@ def pow(x: Variable, factor: float | Variable = 1.0, name: str | None = None) ->
 
 
 @layer
-def swish(x: Variable, beta: float = 1.0, name: str | None = None) -> Variable:
-    """``x * sigmoid(beta * x)``. Fluid's function ignores `beta`."""
+def swish(x: Variable, beta: float | Variable = 1.0, name: str | None = None) -> Variable:
+    """``x * sigmoid(beta * x)``. Fluid's function ignores `beta`. A variable may be learned, and broadcasts to `x`."""
+    if isinstance(beta, Variable):
+        check_floating(x, "swish: x")
+        return emit("elementwise_mul", name, X=x, Y=sigmoid(x * beta))
     return _activation("swish", x, name, beta=beta)
 
 

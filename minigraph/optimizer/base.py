@@ -15,7 +15,7 @@ from minigraph.clip import GradientClipBase, append_gradient_clip_ops, error_cli
 from minigraph.eager.updates import EagerUpdates
 from minigraph.errors import ProgramError, WrongTypeError, warn
 from minigraph.ir import Block, Operator, Parameter, Program, Role, Variable
-from minigraph.ir.default_programs import default_main_program, default_startup_program, program_guard
+from minigraph.ir.default_programs import default_main_program, default_startup_program, is_imperative, program_guard
 from minigraph.ir.name_scope import name_scope
 from minigraph.ir.variable_operators import is_eager
 from minigraph.optimizer.state import LearningRate, OptimizerState, Parameters
@@ -154,6 +154,8 @@ class Optimizer(OptimizerState):
         if not pairs:
             if self._decay is not None:  # counts each call, as in fluid
                 self._follow(self._decay())
+            elif not is_imperative():
+                self._create_global_learning_rate()  # as in fluid, whose saved files have it
             return []
         strangers = [param for param, _ in pairs if not isinstance(param, Parameter) and not is_eager(param)]
         if strangers:

@@ -167,6 +167,7 @@ def test_missing_files_are_listed_all_at_once(tmp_path):
         fluid.io.load_params(exe, tmp_path, main)
     assert len(caught.value.details) == 2
     assert isinstance(caught.value, FileNotFoundError)
+    assert isinstance(caught.value, RuntimeError)  # which fluid raises
     for load in (
         lambda: fluid.load(main, tmp_path / "net"),
         lambda: fluid.load_program_state(tmp_path / "net"),

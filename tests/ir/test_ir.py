@@ -789,3 +789,11 @@ def test_a_slot_takes_one_name_or_several():
         assert op.inputs == {"X": ("first",)}
     op.set_output("Out", "y")
     assert op.outputs == {"Out": ("y",)}
+
+
+@pytest.mark.usefixtures("new_program")
+def test_a_kind_prints_as_fluids_and_an_element_type_as_numpys():
+    kinds = [fluid.data("x", [None, 3]).type, fluid.layers.create_array("float32").type]
+    assert [str(kind) for kind in kinds] == ["VarType.LOD_TENSOR", "VarType.LOD_TENSOR_ARRAY"]
+    dtype = fluid.data("y", [None, 3], "int64").dtype
+    assert (str(dtype), int(dtype), dtype) == ("int64", 3, fluid.core.VarDesc.VarType.INT64)

@@ -231,3 +231,19 @@ def test_the_layer_swish_heeds_beta():
     with fluid.dygraph.guard():
         found = layers.swish(fluid.dygraph.to_variable(x), beta=3.0).numpy()
     assert np.allclose(found, x / (1 + np.exp(-3 * x.astype("float64"))), rtol=1e-6)
+
+
+@pytest.mark.parametrize("beta", [[3.0], [0.5, -1.0]])
+def test_a_beta_of_swish_that_is_a_variable_is_used_and_has_a_gradient(beta):
+    x = np.array([[1.0, -2.0], [0.5, 3.0]])
+    with fluid.program_guard(fluid.Program(), fluid.Program()):
+        given, factor = fluid.data("x", [None, 2], "float64"), fluid.data("beta", [len(beta)], "float64")
+        factor.stop_gradient = False
+        out = layers.swish(given, beta=factor)
+        grads = fluid.gradients(out, [factor])
+        feed = {"x": x, "beta": np.array(beta)}
+        found, slope = fluid.Executor().run(feed=feed, fetch_list=[out, *grads])
+    share = 1 / (1 + np.exp(-x * beta))
+    np.testing.assert_allclose(found, x * share, rtol=1e-12)
+    slopes = x * x * share * (1 - share)
+    np.testing.assert_allclose(slope, [slopes.sum()] if len(beta) == 1 else slopes.sum(0), rtol=1e-12)

@@ -197,3 +197,19 @@ def test_one_number_has_shape_1():
     with fluid.program_guard(fluid.Program(), fluid.Program()):
         rank = layers.rank(fluid.data("x", [2, 3], "float32"))
         assert fluid.Executor().run(feed={}, fetch_list=[rank])[0].tolist() == [2]
+
+
+def test_whether_elements_are_finite_is_a_bool():
+    with fluid.program_guard(fluid.Program(), fluid.Program()):
+        x = fluid.data("x", [None, 2], "float32")
+        answers = [layers.has_inf(x), layers.has_nan(x)]
+        assert [(str(each.dtype), each.shape) for each in answers] == [("bool", (1,))] * 2
+        found = fluid.Executor().run(feed={"x": np.array([[1, np.inf]], "float32")}, fetch_list=answers)
+    assert [(each.dtype, each.tolist()) for each in found] == [("bool", [True]), ("bool", [False])]
+
+
+def test_a_ranking_needs_two_classes():
+    with fluid.program_guard(fluid.Program(), fluid.Program()):
+        x, label = fluid.data("x", [None, 1], "float32"), fluid.data("label", [None, 1], "int64")
+        with pytest.raises(OpError, match="at least two classes"):
+            layers.bpr_loss(x, label)

@@ -233,3 +233,18 @@ def test_state_and_rates_have_the_names_that_scripts_read():
 def test_state_of_recomputed_programs_is_not_loaded():
     with pytest.raises(ProgramError, match="RecomputeOptimizer does not load state"):
         fluid.optimizer.RecomputeOptimizer(fluid.optimizer.SGD(0.1)).load({})
+
+
+def test_an_optimizer_with_nothing_to_update_leaves_its_learning_rate():
+    main, startup = fluid.Program(), fluid.Program()
+    with fluid.program_guard(main, startup), fluid.unique_name.guard():
+        attr = fluid.ParamAttr("w", trainable=False)
+        loss = L.mean(L.fc(fluid.data("x", [None, 4]), 2, param_attr=attr, bias_attr=False))
+        ops, pairs = fluid.optimizer.SGD(0.1).minimize(loss)
+    assert (ops, pairs) == ([], [])
+    # The names that Paddle 1.8.5 has.
+    names = ["fc_0.tmp_0", "fc_0.tmp_0@GRAD", "learning_rate_0", "mean_0.tmp_0", "mean_0.tmp_0@GRAD", "w", "x"]
+    assert sorted(main.global_block().vars) == names
+    scope = fluid.Scope()
+    fluid.Executor().run(startup, scope=scope)
+    assert np.array(scope.find_var("learning_rate_0").get_tensor()).tolist() == [np.float32(0.1)]
