@@ -72,7 +72,7 @@ def py_reader(
     lod_levels : sequence of int, optional
         Numbers of levels of sequences. Default: 0.
     name : str, optional
-        Prefix of the names of the variables.
+        Accepted because fluid has it; variables are named ``read_file_0.tmp_0``, as in fluid.
     use_double_buffer : bool
         Changes nothing; a thread reads ahead in any case.
 
@@ -111,7 +111,7 @@ def py_reader(
             f"py_reader: {len(shapes)} shapes, {len(dtypes)} dtypes and {len(levels)} lod_levels",
             hint="Give one of each for a variable.",
         )  # fmt: skip
-    prefix = name or generate("read_file")
+    prefix = generate("read_file")
     variables = [
         data(generate(f"{prefix}.tmp"), list(shape), append_batch_size=False, dtype=dtype, lod_level=level)
         for shape, dtype, level in zip(shapes, dtypes, levels, strict=True)

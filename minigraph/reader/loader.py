@@ -6,7 +6,7 @@ where its batch would have been taken.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any
 
@@ -16,7 +16,8 @@ from minigraph.eager.guard import to_variable
 from minigraph.errors import DataError, EOFException, ProgramError, WrongTypeError, caller_site, warn
 from minigraph.ir import Variable
 from minigraph.ir.default_programs import default_main_program, is_imperative
-from minigraph.reader import Reader, batch, buffered
+from minigraph.reader import Reader, batch, buffered, xmap_readers
+from minigraph.reader.data_sets import BatchSampler, check_has_samples
 from minigraph.reader.feeder import DataFeeder
 from minigraph.reader.slot_files import SlotFiles
 from minigraph.runtime.place import as_places
@@ -30,8 +31,8 @@ Batch = list[Any]
 
 
 @public
-class DataLoader:
-    """Batches for the variables of `feed_list`, which a thread reads ahead; `from_generator` makes one.
+class GeneratorLoader:
+    """Batches for the variables of `feed_list`, which a thread reads ahead; `DataLoader.from_generator` makes one.
 
     A loop over an iterable loader gives feeds. A loader that is not iterable feeds the program that was the default one
     when the loader was made, and clones of it: between `start` and `reset` each run takes a batch.
@@ -60,6 +61,8 @@ class DataLoader:
     [array([4.], dtype=float32)]
     """
 
+    _what = "DataLoader"
+
     def __init__(
         self,
         feed_list: Sequence[Variable] | None,
@@ -67,14 +70,16 @@ class DataLoader:
         iterable: bool = True,
         return_list: bool = False,
         drop_last: bool = True,
+        *,
+        needs_variables: bool = True,
     ) -> None:
-        what = type(self).__name__
+        what = self._what
         if capacity is None or capacity < 1:
             raise ProgramError(
                 f"{what}: capacity must be how many batches to read ahead, at least 1, got {capacity!r:.60}"
             )
         self._is_eager = is_imperative()
-        if not self._is_eager and not feed_list:
+        if needs_variables and not self._is_eager and not feed_list:
             raise ProgramError(f"{what}: feed_list must name the variables to feed")
         for var in feed_list or ():
             if not isinstance(var, Variable):
@@ -93,61 +98,6 @@ class DataLoader:
         if not self._iterable:
             default_main_program().loaders.append(self)
 
-    @staticmethod
-    def from_generator(
-        feed_list: Sequence[Variable] | None = None,
-        capacity: int | None = None,
-        use_double_buffer: bool = True,
-        iterable: bool = True,
-        return_list: bool = False,
-        use_multiprocess: bool = False,
-        drop_last: bool = True,
-    ) -> DataLoader:
-        """A loader without data; one of its methods ``set_...`` sets them.
-
-        Parameters
-        ----------
-        feed_list : sequence of Variable
-            Variables to feed; not needed in the imperative mode.
-        capacity : int
-            Maximum number of batches read ahead.
-        iterable : bool
-            Whether to loop over the loader; else it feeds the default main program.
-        return_list : bool
-            Whether an iteration gives ``[[tensor, ...]]``, else ``[{name: tensor, ...}]``: a list with one entry for
-            each place. In the imperative mode it gives the tensors, ``[tensor, ...]``.
-        use_double_buffer, use_multiprocess : bool
-            Accepted because fluid has them. A thread always reads ahead.
-        drop_last : bool
-            Whether to leave out the last batches if there are fewer than places.
-        """
-        return DataLoader(feed_list, capacity, iterable, return_list, drop_last)
-
-    @staticmethod
-    def from_dataset(dataset: SlotFiles, places: Any, drop_last: bool = True) -> DataLoader:
-        """An iterable loader of the batches of a data set of slot files.
-
-        Parameters
-        ----------
-        dataset : InMemoryDataset or QueueDataset
-        places : Place or sequence of Place
-            Each iteration gives a batch for each.
-        drop_last : bool
-            Whether to leave out a last batch that is not full.
-
-        Raises
-        ------
-        WrongTypeError
-            If `dataset` is no data set of slot files.
-        """
-        if not isinstance(dataset, SlotFiles):
-            raise WrongTypeError(
-                f"from_dataset: dataset must be one of slot files, got {dataset!r:.60}",
-                hint="Make it with fluid.DatasetFactory().create_dataset().",
-            )
-        loader = DataLoader(dataset.variables, 1, drop_last=drop_last)
-        return loader.set_batch_generator(lambda: (list(feed.values()) for feed in dataset.batches(drop_last)), places)
-
     @property
     def iterable(self) -> bool:
         return self._iterable
@@ -156,7 +106,7 @@ class DataLoader:
 
     def set_sample_generator(
         self, reader: Reader[Any], batch_size: int, drop_last: bool = True, places: Any = None
-    ) -> DataLoader:
+    ) -> GeneratorLoader:
         """Read samples, one field for each variable, and make batches of them.
 
         Parameters
@@ -172,14 +122,14 @@ class DataLoader:
         """
         return self.set_sample_list_generator(batch(reader, batch_size, drop_last), places)
 
-    def set_sample_list_generator(self, reader: Reader[Iterable[Sequence[Any]]], places: Any = None) -> DataLoader:
+    def set_sample_list_generator(self, reader: Reader[Iterable[Sequence[Any]]], places: Any = None) -> GeneratorLoader:
         """Read lists of samples, each of which is a batch; see `set_sample_generator`."""
         if self._is_eager:
             return self.set_batch_generator(lambda: map(_columns, reader()), places)
         feeder = DataFeeder(self._variables, None)
         return self.set_batch_generator(lambda: (list(feeder.feed(rows).values()) for rows in reader()), places)
 
-    def set_batch_generator(self, reader: Reader[Sequence[Any]], places: Any = None) -> DataLoader:
+    def set_batch_generator(self, reader: Reader[Sequence[Any]], places: Any = None) -> GeneratorLoader:
         """Read batches, an array or `LoDTensor` for each variable; see `set_sample_generator`."""
         self._places = _number_of(places, self._iterable and not self._is_eager)
         self._reader = buffered(lambda: map(self._checked, reader()), self._capacity)
@@ -202,7 +152,7 @@ class DataLoader:
 
     # Iterating
 
-    def __call__(self) -> DataLoader:
+    def __call__(self) -> GeneratorLoader:
         return self
 
     def __iter__(self) -> Iterator[Any]:
@@ -313,11 +263,159 @@ class DataLoader:
 
     def __repr__(self) -> str:
         of = f" of {', '.join(self._names)}" if self._variables else ""
-        return f"<{type(self).__name__}{of}, {'iterable' if self._iterable else 'not iterable'}>"
+        return f"<{self._what}{of}, {'iterable' if self._iterable else 'not iterable'}>"
 
 
 @public
-class PyReader(DataLoader):
+class DataLoader(GeneratorLoader):
+    """Batches of the samples of a data set, or of a generator: `from_generator`.
+
+    Parameters
+    ----------
+    dataset : Dataset
+        Gives the sample of a number.
+    feed_list : sequence of Variable, optional
+        Variables to feed; needed where an iteration gives feeds.
+    places : Place or sequence of Place
+        Each iteration gives a batch for each; not needed in the imperative mode.
+    return_list : bool
+        As in `from_generator`.
+    batch_sampler : BatchSampler, optional
+        Gives the numbers of the samples of each batch; takes the place of the three parameters that follow.
+    batch_size : int
+    shuffle : bool
+        Whether each epoch has another order, which NumPy's global generator draws, as in fluid.
+    drop_last : bool
+        Whether to leave out a last batch that is not full.
+    collate_fn : callable, optional
+        Makes the fields of a batch of a list of samples. Default: `default_collate_fn`.
+    num_workers : int
+        Number of threads that make batches; the order of batches does not depend on it. Fluid starts processes.
+    use_buffer_reader, use_shared_memory, timeout, worker_init_fn
+        Accepted because fluid has them. A thread always reads ahead, and there are no processes.
+
+    Raises
+    ------
+    ProgramError
+        If there are no variables to feed or no places, or if the batches are described twice.
+    WrongTypeError
+        If `dataset` gives no samples by number.
+
+    Examples
+    --------
+    >>> import minigraph as fluid, numpy as np
+    >>> class Squares(fluid.io.Dataset):
+    ...     def __getitem__(self, idx):
+    ...         return np.array([idx * idx], "float32")
+    ...
+    ...     def __len__(self):
+    ...         return 5
+    >>> with fluid.dygraph.guard():
+    ...     loader = fluid.io.DataLoader(Squares(), batch_size=2)
+    ...     [fields[0].numpy().ravel().tolist() for fields in loader]
+    [[0.0, 1.0], [4.0, 9.0], [16.0]]
+    """
+
+    def __init__(
+        self,
+        dataset: Any,
+        feed_list: Sequence[Variable] | None = None,
+        places: Any = None,
+        return_list: bool = False,
+        batch_sampler: BatchSampler | None = None,
+        batch_size: int = 1,
+        shuffle: bool = False,
+        drop_last: bool = False,
+        collate_fn: Callable[[list[Any]], Sequence[Any]] | None = None,
+        num_workers: int = 0,
+        use_buffer_reader: bool = True,
+        use_shared_memory: bool = True,
+        timeout: float = 0,
+        worker_init_fn: Callable[[int], Any] | None = None,
+    ) -> None:
+        check_has_samples(dataset)
+        if batch_sampler is None:
+            batch_sampler = BatchSampler(dataset, shuffle=shuffle, batch_size=batch_size, drop_last=drop_last)
+        elif batch_size != 1 or shuffle or drop_last:
+            raise ProgramError(
+                "DataLoader: batch_size, shuffle and drop_last are those of batch_sampler",
+                hint="Leave them out, or leave batch_sampler out.",
+            )
+        if num_workers < 0:
+            raise ProgramError(f"DataLoader: num_workers must not be negative, got {num_workers}")
+        # Lists need no variables; the imperative mode gives lists whatever `return_list` says.
+        is_list = return_list or is_imperative()
+        super().__init__(feed_list, 2 * max(1, num_workers), return_list=is_list, needs_variables=not is_list)
+        self.dataset, self.batch_sampler, self.collate_fn = dataset, batch_sampler, collate_fn
+        read: Reader[Sequence[Any]] = lambda: map(self._batch_of, iter(self.batch_sampler))  # noqa: E731
+        if num_workers:
+            read = xmap_readers(self._batch_of, lambda: iter(self.batch_sampler), num_workers, 2 * num_workers, True)
+        self.set_batch_generator(read, places)
+
+    def _batch_of(self, indices: Sequence[int]) -> Sequence[Any]:
+        return (self.collate_fn or default_collate_fn)([self.dataset[index] for index in indices])
+
+    def __len__(self) -> int:
+        return len(self.batch_sampler)
+
+    @staticmethod
+    def from_generator(
+        feed_list: Sequence[Variable] | None = None,
+        capacity: int | None = None,
+        use_double_buffer: bool = True,
+        iterable: bool = True,
+        return_list: bool = False,
+        use_multiprocess: bool = False,
+        drop_last: bool = True,
+    ) -> GeneratorLoader:
+        """A loader without data; one of its methods ``set_...`` sets them.
+
+        Parameters
+        ----------
+        feed_list : sequence of Variable
+            Variables to feed; not needed in the imperative mode.
+        capacity : int
+            Maximum number of batches read ahead.
+        iterable : bool
+            Whether to loop over the loader; else it feeds the default main program.
+        return_list : bool
+            Whether an iteration gives ``[[tensor, ...]]``, else ``[{name: tensor, ...}]``: a list with one entry for
+            each place. In the imperative mode it gives the tensors, ``[tensor, ...]``.
+        use_double_buffer, use_multiprocess : bool
+            Accepted because fluid has them. A thread always reads ahead.
+        drop_last : bool
+            Whether to leave out the last batches if there are fewer than places.
+        """
+        return GeneratorLoader(feed_list, capacity, iterable, return_list, drop_last)
+
+    @staticmethod
+    def from_dataset(dataset: SlotFiles, places: Any, drop_last: bool = True) -> GeneratorLoader:
+        """An iterable loader of the batches of a data set of slot files.
+
+        Parameters
+        ----------
+        dataset : InMemoryDataset or QueueDataset
+        places : Place or sequence of Place
+            Each iteration gives a batch for each.
+        drop_last : bool
+            Whether to leave out a last batch that is not full.
+
+        Raises
+        ------
+        WrongTypeError
+            If `dataset` is no data set of slot files.
+        """
+        if not isinstance(dataset, SlotFiles):
+            raise WrongTypeError(
+                f"from_dataset: dataset must be one of slot files, got {dataset!r:.60}",
+                hint="Make it with fluid.DatasetFactory().create_dataset().",
+            )
+        loader = GeneratorLoader(dataset.variables, 1, drop_last=drop_last)
+        return loader.set_batch_generator(lambda: (list(feed.values()) for feed in dataset.batches(drop_last)), places)
+
+
+@public
+class PyReader(GeneratorLoader):
     """`DataLoader` with fluid's older names of its methods, ``decorate_...``.
 
     Parameters
@@ -328,6 +426,8 @@ class PyReader(DataLoader):
     iterable, return_list : bool
         As in `DataLoader.from_generator`.
     """
+
+    _what = "PyReader"
 
     def __init__(
         self,

@@ -67,7 +67,16 @@ def loaders(fluid):
             getattr(made, f"{prefix}_sample_generator")(lambda: ((row,) for row in np.ones((4, 3))), 2, places=place)
             getattr(made, f"{prefix}_batch_generator")(lambda: iter([[np.ones((2, 3), "float32")]]), place)
             getattr(made, f"{prefix}_sample_list_generator")(rows, place)
-    fluid.io.DataLoader([x], 2)
+
+    class Rows(minigraph.io.Dataset):
+        def __getitem__(self, idx):
+            return np.ones(3, "float32")
+
+        def __len__(self):
+            return 5
+
+    fluid.io.DataLoader(Rows(), [x], place, batch_size=2)
+    fluid.io.BatchSampler(Rows(), batch_size=2), fluid.io.BatchSampler(indices=[1, 2])
     dataset = minigraph.DatasetFactory().create_dataset("QueueDataset")
     dataset.set_use_var([x])
     fluid.recorded(minigraph.io.DataLoader).from_dataset(dataset, [place])

@@ -302,7 +302,7 @@ def test_a_call_that_was_made_before_still_asks_the_loader(variables):
 def test_a_reader_of_its_own_variables_is_checked():
     reader = fluid.layers.py_reader(4, [(-1, 2), (-1, 1)], ["float32", "int64"], name="mine")
     x, y = fluid.layers.read_file(reader)
-    assert [(var.name, var.shape) for var in (x, y)] == [("mine.tmp_0", (-1, 2)), ("mine.tmp_1", (-1, 1))]
+    assert [(var.name, var.shape) for var in (x, y)] == [("read_file_0.tmp_0", (-1, 2)), ("read_file_0.tmp_1", (-1, 1))]
     assert fluid.layers.double_buffer(reader) is reader
     assert fluid.layers.read_file(fluid.layers.create_py_reader_by_data(4, [x])) is x
     reader.decorate_tensor_provider(batches)
@@ -312,3 +312,92 @@ def test_a_reader_of_its_own_variables_is_checked():
         fluid.layers.py_reader(4, [(-1, 2)], ["float32"], lod_levels=[-1])
     with pytest.raises(WrongTypeError, match="read_file needs a py_reader"):
         fluid.layers.read_file(x)
+
+
+class Squares(fluid.io.Dataset):
+    """Samples with the number, and its square as a column."""
+
+    def __init__(self, count):
+        self.count = count
+
+    def __getitem__(self, idx):
+        return np.full(2, idx, "float32"), np.array([idx * idx])
+
+    def __len__(self):
+        return self.count
+
+
+BATCHES = {
+    "in order": ({"batch_size": 2}, [[0, 1], [2, 3], [4]]),
+    "full": ({"batch_size": 2, "drop_last": True}, [[0, 1], [2, 3]]),
+    "sampler": ({"batch_sampler": fluid.io.BatchSampler(indices=[4, 1, 2], batch_size=2)}, [[4, 1], [2]]),
+    "threads": ({"batch_size": 2, "num_workers": 3}, [[0, 1], [2, 3], [4]]),
+}
+
+
+@pytest.mark.parametrize("case", BATCHES)
+@pytest.mark.parametrize("return_list", [False, True])
+def test_samples_of_a_data_set_come_in_the_order_of_their_numbers(variables, case, return_list):
+    options, expected = BATCHES[case]
+    loader = fluid.io.DataLoader(Squares(5), variables, CPU, return_list=return_list, **options)
+    assert len(loader) == len(expected)
+    for _ in range(2):
+        found = [data[0] for data in loader()]
+        pairs = [data if return_list else [data["x"], data["y"]] for data in found]
+        assert [np.array(x)[:, 0].tolist() for x, _ in pairs] == expected
+        assert [np.array(y).tolist() for _, y in pairs] == [[[n * n] for n in numbers] for numbers in expected]
+
+
+def test_samples_train_a_layer_without_variables():
+    with fluid.dygraph.guard():
+        loader = fluid.io.DataLoader(Squares(3), batch_size=2, collate_fn=lambda rows: [np.stack([x for x, _ in rows])])
+        assert [[each.numpy().tolist() for each in data] for data in loader] == [[[[0, 0], [1, 1]]], [[[2, 2]]]]
+
+
+def test_each_pass_is_shuffled_by_numpys_generator():
+    np.random.seed(3)
+    sampler = fluid.io.BatchSampler(Squares(7), shuffle=True, batch_size=3)
+    found = [list(sampler) for _ in range(2)]
+    # What Paddle 1.8.5 gives for this seed.
+    assert found == [[[4, 6, 5], [3, 1, 0], [2]], [[2, 1, 6], [5, 3, 0], [4]]]
+
+
+def test_each_place_gets_a_batch(variables):
+    loader = fluid.io.DataLoader(Squares(5), variables, fluid.cpu_places(2), batch_size=2)
+    groups = [[np.array(feed["x"])[:, 0].tolist() for feed in group] for group in loader()]
+    assert groups == [[[0, 1], [2, 3]]]
+
+
+def test_loaders_that_cannot_be_are_refused(variables):
+    rows = Squares(4)
+    sampler = fluid.io.BatchSampler(rows, batch_size=2)
+    with pytest.raises(WrongTypeError, match=r"(?s)samples by number.*from_generator"):
+        fluid.io.DataLoader(iter([]), variables, CPU)
+    with pytest.raises(ProgramError, match="must name the variables"):
+        fluid.io.DataLoader(rows, places=CPU)
+    with pytest.raises(ProgramError, match="needs the places"):
+        fluid.io.DataLoader(rows, variables)
+    with pytest.raises(ProgramError, match="are those of batch_sampler"):
+        fluid.io.DataLoader(rows, variables, CPU, batch_sampler=sampler, batch_size=2)
+    with pytest.raises(ProgramError, match="num_workers"):
+        fluid.io.DataLoader(rows, variables, CPU, num_workers=-1)
+    with pytest.raises(ProgramError, match="either dataset or indices"):
+        fluid.io.BatchSampler(rows, [1])
+    with pytest.raises(ProgramError, match="batch_size"):
+        fluid.io.BatchSampler(rows, batch_size=0)
+    with pytest.raises(NotImplementedError, match="Dataset does not define __getitem__"):
+        _ = fluid.io.Dataset()[0]
+
+
+def test_an_error_in_a_data_set_is_raised_where_its_batch_was_to_be_taken(variables):
+    class Broken(Squares):
+        def __getitem__(self, idx):
+            if idx == 3:
+                raise KeyError("sample 3")
+            return super().__getitem__(idx)
+
+    for workers in (0, 2):
+        found = iter(fluid.io.DataLoader(Broken(5), variables, CPU, batch_size=2, num_workers=workers))
+        assert np.array(next(found)[0]["x"])[:, 0].tolist() == [0, 1]
+        with pytest.raises(KeyError, match="sample 3"):
+            next(found)
