@@ -82,6 +82,7 @@ def append_backward(
     block, program = loss.block, loss.block.program
     maker = _check_loss(loss)
     _warn_of_earlier_pass(loss)
+    _warn_of_misspelled(program)
     params = _variables_to_return(program, parameter_list)
     no_grad = _names(block, no_grad_set, "no_grad_set")
     with events.step(append_backward, program):
@@ -214,6 +215,15 @@ def _warn_of_earlier_pass(loss: Variable) -> None:
                 "once and use the pairs that append_backward returns"
             )
             return
+
+
+def _warn_of_misspelled(program: Program) -> None:
+    """Warn of attributes that the user gave a variable and that it does not have, but one of nearly that name."""
+    for var in (var for block in program.blocks for var in block.vars.values()):
+        for name in vars(var):
+            known = [each for each in dir(type(var)) if each[0] != "_"]
+            if near := suggest(name, known):
+                warn(f"the attribute {name!r} of {var.name} has no effect: a variable has none of that name. {near}")
 
 
 def _names(block: Block, given: Iterable[Variable | str] | None, what: str) -> set[str]:

@@ -76,7 +76,7 @@ class Operator(Node):
     """
 
     __slots__ = (
-        "_hidden", "attrs", "definition", "inputs", "namescope", "outputs", "role", "role_vars", "site",
+        "__dict__", "_hidden", "attrs", "definition", "inputs", "namescope", "outputs", "role", "role_vars", "site",
     )  # fmt: skip
 
     def __init__(

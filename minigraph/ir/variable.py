@@ -45,7 +45,7 @@ class Variable(Arithmetic, Subscripts, Methods):
     """
 
     __slots__ = (
-        "_kind", "_persistable", "block", "error_clip", "is_data", "lod_level", "name", "need_check_feed",
+        "__dict__", "_kind", "_persistable", "block", "error_clip", "is_data", "lod_level", "name", "need_check_feed",
         "stop_gradient", "tensor_type",
     )  # fmt: skip
 

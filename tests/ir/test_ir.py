@@ -6,6 +6,7 @@ import gc
 import linecache
 import threading
 import types
+import warnings
 
 import numpy as np
 import pytest
@@ -797,3 +798,25 @@ def test_a_kind_prints_as_fluids_and_an_element_type_as_numpys():
     assert [str(kind) for kind in kinds] == ["VarType.LOD_TENSOR", "VarType.LOD_TENSOR_ARRAY"]
     dtype = fluid.data("y", [None, 3], "int64").dtype
     assert (str(dtype), int(dtype), dtype) == ("int64", 3, fluid.core.VarDesc.VarType.INT64)
+
+
+@pytest.mark.usefixtures("new_program")
+def test_variables_and_operators_keep_what_programs_note_on_them():
+    x = fluid.data("x", [None, 3])
+    loss = fluid.layers.mean(fluid.layers.fc(x, 2))
+    loss.my_note = "kept"
+    loss.block.ops[0].my_note = default_main_program().all_parameters()[0].my_note = 5
+    assert (loss.my_note, loss.block.ops[0].my_note) == ("kept", 5)
+    clone = default_main_program().clone()
+    assert not hasattr(clone.global_block().var(loss.name), "my_note")  # as in fluid
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        fluid.append_backward(loss)
+
+
+@pytest.mark.usefixtures("new_program")
+def test_a_note_that_looks_like_an_attribute_is_pointed_out():
+    x = fluid.data("x", [None, 3])
+    x.stop_gradients = False
+    with pytest.warns(UserWarning, match="'stop_gradients' of x has no effect.*Did you mean stop_gradient"):
+        fluid.append_backward(fluid.layers.mean(fluid.layers.fc(x, 2)))
