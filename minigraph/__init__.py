@@ -245,6 +245,7 @@ refuse_unknown_names(
     DataFeeder="minigraph.reader.feeder",
     DatasetFactory="minigraph.reader.slot_files",
     Layer="minigraph.dygraph.layer",
+    VarBase="minigraph.core",
     batch="minigraph.reader",
     **dict.fromkeys(("compare_gradients", "compare_training"), "minigraph.comparison"),
     **dict.fromkeys(("load", "load_program_state", "save", "set_program_state"), "minigraph.io.programs"),

@@ -4,12 +4,14 @@ import enum
 from collections.abc import Iterator, MutableMapping
 from typing import Any
 
+from minigraph.eager.tensor import Eager
 from minigraph.errors import EOFException, ProgramError
 from minigraph.errors import MinigraphError as EnforceNotMet
 from minigraph.framework.flags import DEFAULTS, get_flags, set_flags
 from minigraph.ir import Role
 from minigraph.layer_helper.core_ops import ops
 from minigraph.lod_tensor import LoDTensorArray
+from minigraph.opdef import GRAD_SUFFIX
 from minigraph.runtime.place import (
     CPUPlace,
     CUDAPinnedPlace,
@@ -18,15 +20,19 @@ from minigraph.runtime.place import (
     get_cuda_device_count,
     is_compiled_with_cuda,
 )
-from minigraph.runtime.scope import LoDTensor, Scope, SelectedRows
+from minigraph.runtime.scope import LoDTensor, Scope, ScopeVariable, SelectedRows
 from minigraph.support.public import public, refuse_unknown_names
 from minigraph.types import DType, VarKind
 
 __all__ = [
     "CPUPlace", "CUDAPinnedPlace", "CUDAPlace", "DType", "EOFException", "EnforceNotMet", "LoDTensor", "LoDTensorArray",
-    "Place", "Scope", "SelectedRows", "VarDesc", "VarKind", "get_cuda_device_count", "globals", "is_compiled_with_cuda",
-    "op_proto_and_checker_maker", "ops", "save_op_compatible_info",
+    "Place", "Scope", "SelectedRows", "VarDesc", "VarKind", "get_cuda_device_count", "globals",
+    "is_compiled_with_brpc", "is_compiled_with_cuda", "is_compiled_with_mkldnn", "op_proto_and_checker_maker", "ops",
+    "save_op_compatible_info",
 ]  # fmt: skip
+
+# Fluid's other names.
+Tensor, VarBase, Variable, _Scope = LoDTensor, Eager, ScopeVariable, Scope
 
 
 _OtherKinds = enum.Enum("_OtherKinds", ["LOD_RANK_TABLE", "PLACE_LIST", "READER"])
@@ -94,6 +100,31 @@ class _Flags(MutableMapping[str, Any]):
 def globals() -> _Flags:
     """Fluid's flags, to read and to set."""
     return _Flags()
+
+
+@public
+def is_compiled_with_mkldnn() -> bool:
+    """False; layers take `use_mkldnn` without effect."""
+    return False
+
+
+@public
+def is_compiled_with_brpc() -> bool:
+    """False, because there are no parameter servers."""
+    return False
+
+
+def kEmptyVarName() -> str:
+    """Fluid's name for no variable."""
+    return "@EMPTY@"
+
+
+def kGradVarSuffix() -> str:
+    """What the name of a gradient adds to that of its variable."""
+    return GRAD_SUFFIX
+
+
+empty_var_name, grad_var_suffix = kEmptyVarName, kGradVarSuffix
 
 
 @public

@@ -1,10 +1,14 @@
 """Names that fluid programs use through ``fluid.framework``; a face, which the engine never imports."""
 
+import functools
+from collections.abc import Callable
 from typing import Any
 
 from minigraph.eager.block import EagerBlock
 from minigraph.eager.guard import eager_block
 from minigraph.eager.guard import enabled as in_dygraph_mode
+from minigraph.eager.tensor import EagerParameter
+from minigraph.errors import ProgramError
 from minigraph.framework.flags import get_flags, set_flags
 from minigraph.framework.op_protos import OpProtoHolder
 from minigraph.framework.version_check import require_version
@@ -17,6 +21,7 @@ from minigraph.ir.default_programs import (
     switch_startup_program,
 )
 from minigraph.ir.name_scope import name_scope
+from minigraph.opdef import GRAD_SUFFIX
 from minigraph.runtime.place import (
     Place,
     cpu_places,
@@ -31,10 +36,14 @@ from minigraph.types import DType, as_dtype
 __all__ = [
     "Block", "OpProtoHolder", "Operator", "Parameter", "Program", "Variable", "convert_np_dtype_to_dtype_",
     "cpu_places", "cuda_pinned_places", "cuda_places", "default_main_program", "default_startup_program",
-    "device_guard", "dtype_is_floating", "get_flags", "grad_var_name", "in_dygraph_mode",
-    "is_compiled_with_cuda", "name_scope", "program_guard", "require_version", "set_flags", "switch_main_program",
-    "switch_startup_program",
+    "device_guard", "dtype_is_floating", "dygraph_not_support", "dygraph_only", "get_flags", "grad_var_name",
+    "in_dygraph_mode", "is_compiled_with_cuda", "name_scope", "program_guard", "require_version", "set_flags",
+    "switch_main_program", "switch_startup_program",
 ]  # fmt: skip
+
+# Fluid's other names.
+ParamBase = EagerParameter
+GRAD_VAR_SUFFIX, EMPTY_VAR_NAME = GRAD_SUFFIX, "@EMPTY@"
 
 refuse_unknown_names(__name__)
 
@@ -47,7 +56,7 @@ def _get_var(name: str, program: Program | None = None) -> Variable:
 @public
 def grad_var_name(var_name: str) -> str:
     """The name that the first backward pass gives to the gradient of a variable."""
-    return f"{var_name}@GRAD"
+    return f"{var_name}{GRAD_SUFFIX}"
 
 
 @public
@@ -70,3 +79,29 @@ def _dygraph_tracer() -> EagerBlock | None:
 def _current_expected_place() -> Place | None:
     """The place of the imperative mode, None while programs are written."""
     return eager_block().place if in_dygraph_mode() else None
+
+
+def _for_mode(function: Callable[..., Any], is_imperative: bool) -> Callable[..., Any]:
+    @functools.wraps(function)
+    def checked(*args: Any, **kwargs: Any) -> Any:
+        if in_dygraph_mode() is not is_imperative:
+            place = "inside of" if is_imperative else "outside of"
+            raise ProgramError(
+                f"{function.__name__} is {'only' if is_imperative else 'not'} for the imperative mode",
+                hint=f"Call it {place} fluid.dygraph.guard().",
+            )
+        return function(*args, **kwargs)
+
+    return checked
+
+
+@public
+def dygraph_only(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Decorate a function that only the imperative mode may call."""
+    return _for_mode(function, True)
+
+
+@public
+def dygraph_not_support(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Decorate a function that the imperative mode may not call."""
+    return _for_mode(function, False)

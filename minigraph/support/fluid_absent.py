@@ -58,9 +58,8 @@ _NAMES = {
         TreeConv tree_conv
     """,
     _TOOLS: """
-        install_check run_check
         Compressor QuantizeTranspiler
-        ComplexVariable VarBase
+        ComplexVariable
     """,
     _INFERENCE: """
         AnalysisConfig AnalysisPredictor NativeConfig PaddleBuf PaddleDType PaddlePredictor PaddleTensor ZeroCopyTensor

@@ -448,3 +448,82 @@ def test_operators_are_counted_one_by_one_and_by_who_reads_whom():
     counts = fluid.contrib.op_freq_statistic(fluid.default_main_program())
     assert counts[0] == [("mul", 2), ("elementwise_add", 2), ("mean", 1)]
     assert counts[1] == [("mul->elementwise_add", 2), ("elementwise_add->mul", 1), ("elementwise_add->mean", 1)]
+
+
+def test_types_of_the_imperative_mode_are_told_apart_by_fluids_names():
+    with dygraph.guard():
+        weight, x = dygraph.Linear(2, 2).weight, dygraph.to_variable(np.ones([1, 2], "float32"))
+    assert isinstance(x, fluid.core.VarBase) and isinstance(weight, fluid.VarBase)
+    assert isinstance(weight, fluid.framework.ParamBase) and not isinstance(x, fluid.framework.ParamBase)
+    with fluid.program_guard(fluid.Program()):
+        assert not isinstance(fluid.data("x", [None, 2]), fluid.core.VarBase)
+    assert isinstance(fluid.Scope().var("w"), fluid.core.Variable)
+    assert (fluid.core.Tensor, fluid.core._Scope) == (fluid.LoDTensor, fluid.Scope)
+
+
+def test_constants_of_fluid_have_its_values():
+    assert (fluid.framework.GRAD_VAR_SUFFIX, fluid.framework.EMPTY_VAR_NAME) == ("@GRAD", "@EMPTY@")
+    core = fluid.core
+    assert (core.kGradVarSuffix(), core.grad_var_suffix(), core.empty_var_name()) == ("@GRAD", "@GRAD", "@EMPTY@")
+    assert not core.is_compiled_with_mkldnn() and not core.is_compiled_with_brpc()
+
+
+def test_functions_for_one_mode_refuse_the_other():
+    only, never = (
+        decorate(lambda: 5) for decorate in (fluid.framework.dygraph_only, fluid.framework.dygraph_not_support)
+    )
+    assert never() == 5
+    with pytest.raises(ProgramError, match="only for the imperative mode"):
+        only()
+    with dygraph.guard():
+        assert only() == 5
+        with pytest.raises(ProgramError, match="not for the imperative mode"):
+            never()
+
+
+def test_decorators_of_layers_keep_them():
+    module = importlib.import_module("minigraph.layers.layer_function_generator")
+
+    @module.templatedoc(op_type="relu")
+    def mine(x):
+        """${comment}"""
+        return layers.relu(x)
+
+    assert module.autodoc(" More.")(mine) is mine and mine.__doc__ == "${comment} More."
+    with dygraph.guard():
+        assert mine(dygraph.to_variable(np.array([-1.0, 2.0], "float32"))).numpy().tolist() == [0, 2]
+
+
+def test_an_installation_is_checked(capsys):
+    main, ops = fluid.default_main_program(), len(fluid.default_main_program().global_block().ops)
+    fluid.install_check.run_check()
+    assert "minigraph works" in capsys.readouterr().out
+    assert fluid.default_main_program() is main and len(main.global_block().ops) == ops
+
+
+def test_a_logger_writes_each_message_once(capsys):
+    for _ in range(2):
+        logger = fluid.log_helper.get_logger("tests.fluid_paths", 20, fmt="%(levelname)s: %(message)s")
+    logger.info("ready")
+    logger.debug("hidden")
+    assert capsys.readouterr().err == "INFO: ready\n"
+
+
+def test_curves_grow_and_are_drawn(tmp_path, monkeypatch):
+    from minigraph.compat.paddle.utils.plot import Ploter
+
+    costs = Ploter("train cost", "test cost")
+    costs.append("train cost", 1, 0.5)
+    costs.append(title="train cost", step=2, value=np.array([0.25]))
+    assert costs.points("train cost")[0] == [1, 2] and costs.points("test cost") == ([], [])
+    with pytest.raises(NotFoundError, match=r"(?s)'train'.*train cost"):
+        costs.append("train", 1, 0.5)
+    monkeypatch.setenv("DISABLE_PLOT", "True")
+    costs.plot(tmp_path / "no.png")
+    assert not (tmp_path / "no.png").exists()
+    monkeypatch.delenv("DISABLE_PLOT")
+    pytest.importorskip("matplotlib")
+    costs.plot(tmp_path / "costs.png")
+    assert (tmp_path / "costs.png").read_bytes().startswith(b"\x89PNG")
+    costs.reset()
+    assert costs.points("train cost") == ([], [])

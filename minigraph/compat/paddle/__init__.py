@@ -1,7 +1,7 @@
 """Paddle's top module as of 1.8: ``import minigraph.compat.paddle as paddle`` for programs that ask for its version.
 
-It has `fluid`, `dataset`, `reader`, `batch`, and every other name of minigraph. `fluid`, `dataset` and `reader` are
-imported as modules, too: ``import minigraph.compat.paddle.fluid as fluid``.
+It has `fluid`, `dataset`, `io`, `reader`, `batch`, and every other name of minigraph. `fluid`, `dataset`, `io` and
+`reader` are imported as modules, too: ``import minigraph.compat.paddle.fluid as fluid``.
 """
 
 import importlib
@@ -23,7 +23,7 @@ __all__ = ["__git_commit__", "__version__", "batch", "dataset", "fluid", "reader
 
 
 _HOMES = {f"{__name__}.fluid": "minigraph"} | {
-    f"{__name__}.{each}": f"minigraph.{each}" for each in ("dataset", "reader")
+    f"{__name__}.{each}": f"minigraph.{each}" for each in ("dataset", "io", "reader")
 }
 
 

@@ -1,0 +1,1 @@
+"""``paddle.utils``: tools for scripts."""
