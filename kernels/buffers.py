@@ -27,6 +27,15 @@ def deliver(xp, result, buffer) -> Any:
     return buffer
 
 
+_SHORT = 4096
+"""Maximum elements of a view with gaps that is copied instead: in this time it is read once or twice."""
+
+
+def without_gaps(xp, view) -> Any:
+    """`view`, or a copy row by row if it is short and its elements do not lie so, for whatever reads it later."""
+    return view.copy() if xp is np and view.size <= _SHORT and not view.flags.c_contiguous else view
+
+
 def shaped(buffer, shape) -> Any:
     """`buffer` seen in `shape`, if there is one."""
     return None if buffer is None else buffer.reshape(shape)

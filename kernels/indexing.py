@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from minigraph.errors import ExecutionError
-from minigraph.kernels.buffers import deliver, shaped, unshared
+from minigraph.kernels.buffers import deliver, shaped, unshared, without_gaps
 from minigraph.kernels.registry import kernel, specialize
 from minigraph.kernels.reshaping import numbers_from
 from minigraph.kernels.tensor import copied, number_in
@@ -67,7 +67,7 @@ def slice_(
     xp, x, starts_tensor, ends_tensor, starts_list, ends_list, *, axes, starts, ends, infer_flags, decrease_axis
 ):  # fmt: skip
     index = _spans(x, starts_tensor, ends_tensor, starts_list, ends_list, axes, starts, ends, infer_flags)
-    return _decreased(x[index], decrease_axis)
+    return _decreased(without_gaps(xp, x[index]), decrease_axis)
 
 
 @kernel("slice_grad")
@@ -86,7 +86,12 @@ def _planned_slice(
     if not (starts_tensor is ends_tensor is None) or starts_list or ends_list:
         return None
     index = _spans(x, None, None, None, None, axes, starts, ends, infer_flags)
-    return lambda x, *_: _decreased(x[index], decrease_axis) if decrease_axis else x[index]
+
+    def take(x, *_):
+        part = without_gaps(xp, x[index])
+        return _decreased(part, decrease_axis) if decrease_axis else part
+
+    return take
 
 
 @specialize("slice_grad")
@@ -106,7 +111,7 @@ def strided_slice(
 ):  # fmt: skip
     tensors, lists = (starts_tensor, ends_tensor, strides_tensor), (starts_list, ends_list, strides_list)
     index = _strided_spans(x, tensors, lists, axes, (starts, ends, strides), infer_flags)
-    return _decreased(x[index], decrease_axis)
+    return _decreased(without_gaps(xp, x[index]), decrease_axis)
 
 
 @kernel("strided_slice_grad")

@@ -201,10 +201,10 @@ def reshape2_grad_grad(xp, d_out, dd_x):
 
 @kernel("transpose2_grad", view="d_out")
 def transpose2_grad(xp, x_shape, d_out, *, axis):
-    return d_out.transpose(_inverse(axis))
+    return d_out.transpose(inverse(axis))
 
 
-def _inverse(permutation) -> tuple[int, ...]:
+def inverse(permutation) -> tuple[int, ...]:
     return tuple(sorted(range(len(permutation)), key=permutation.__getitem__))
 
 
@@ -301,5 +301,5 @@ def _quicker_reshape_back(xp, x_shape, d_out):
 
 @specialize("transpose2_grad")
 def _quicker_transpose_back(xp, x_shape, d_out, *, axis):
-    back = _inverse(axis)
+    back = inverse(axis)
     return lambda x_shape, d_out: d_out.transpose(back)

@@ -23,7 +23,7 @@ class UnsupportedError(Exception):
 
 # minigraph's own
 
-_CONVERTED = ("bool", "int32", "int64", "float32", "float64")
+_CONVERTED = ("bool", "uint8", "int32", "int64", "float32", "float64")
 
 _ARGUMENTS = {
     "choose": "operands, sizes, strides, {number}(0)",
@@ -67,7 +67,7 @@ _LOOP = """first, z = load(operands), load(operands + 8)
 
 def is_convertible(given: str, wanted: str) -> bool:
     """Whether there is a function that converts numbers: C does not say which integers fractions become."""
-    known = {given, wanted} <= set(_CONVERTED) and wanted != "bool"
+    known = {given, wanted} <= set(_CONVERTED) and wanted not in ("bool", "uint8")
     return known and given != wanted and not (given.startswith("float") and wanted.startswith("int"))
 
 

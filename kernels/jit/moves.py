@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from typing import Any
 
 import numpy as np
 
 from minigraph.kernels.jit.functions import UnsupportedError
-from minigraph.kernels.jit.recorders import native
+from minigraph.kernels.jit.offers import offer
+from minigraph.kernels.jit.recorders import MOST_ELEMENTS, native, native_loop
 from minigraph.kernels.jit.recording import FUNCTIONS, Recording, Symbol
+from minigraph.kernels.tensor import inverse
 from minigraph.support.shape_rules import split_lengths
 from minigraph.support.slice_rules import span
 
@@ -119,6 +122,43 @@ def expand(recording, x, times_vector, times_tensor, *, expand_times):
     apart = result.reshape([size for pair in pairs for size in pair])
     recording.copy(x.reshape([size for _, dim in pairs for size in (1, dim)]), apart)
     return result
+
+
+# Transposes: that of a matrix is a view, which products read as quickly as the matrix
+
+
+@native("transpose2", replaces_loops=False)
+def transpose2(recording, x, *, axis):
+    if tuple(axis) != (1, 0):
+        raise UnsupportedError("no matrix")
+    return x.T, recording.new((0, *x.shape), x.dtype)
+
+
+@native_loop("transpose2")
+def transpose2_of_short(recording, x, *, axis):
+    return recording.copied(x.transpose(axis)), recording.new((0, *x.shape), x.dtype)
+
+
+@native_loop("transpose2_grad")
+def transpose2_grad_of_short(recording, x_shape, d_out, *, axis):
+    return recording.copied(d_out.transpose(inverse(axis)))
+
+
+@offer("transpose2")
+def copied_transpose(xp, x, *, axis):
+    x_shape = np.empty((0, *x.shape), x.dtype)
+    return (lambda x: (x.transpose(axis).copy(), x_shape)) if _is_copied(x) else None
+
+
+@offer("transpose2_grad")
+def copied_transpose_back(xp, x_shape, d_out, *, axis):
+    back = inverse(axis)
+    return (lambda x_shape, d_out: d_out.transpose(back).copy()) if _is_copied(d_out) else None
+
+
+def _is_copied(x: Any) -> bool:
+    """Whether a transpose is copied, which lets the operators around it belong to one table."""
+    return len(x.shape) > 2 and prod(x.shape) <= MOST_ELEMENTS
 
 
 FUNCTIONS |= {

@@ -141,13 +141,6 @@ def assign(recording, x):
     return recording.copied(x)
 
 
-@native("transpose2")
-def transpose2(recording, x, *, axis):
-    if tuple(axis) != (1, 0):
-        raise UnsupportedError("no matrix")
-    return x.T, recording.new((0, *x.shape), x.dtype)
-
-
 # Sums
 
 

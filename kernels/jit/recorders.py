@@ -112,7 +112,7 @@ def record(
 def _symbols(recording: Recording, entry: Any) -> Any:
     if entry is None or not hasattr(entry, "dtype"):
         return None if entry is None else [_symbols(recording, each) for each in entry]
-    return recording.new(entry.shape[::-1], entry.dtype).T if entry.is_transposed else recording.new(*entry[:2])
+    return recording.of(*entry)
 
 
 def _as_registered(type: str, kind: str, recording: Recording, *inputs: Any, **attrs: Any) -> Any:

@@ -90,6 +90,10 @@ class Recording:
         self.memories.append(np.empty(tuple(shape), dtype))
         return Symbol(self, Place(len(self.memories) - 1, self.memories[-1]))
 
+    def of(self, shape: Sequence[int], dtype: Any, is_transposed: bool) -> Symbol:
+        """A symbol with memory of its own, in which a matrix may lie column by column."""
+        return self.new(shape[::-1], dtype).T if is_transposed else self.new(shape, dtype)
+
     def constant(self, value: Any, dtype: Any) -> Symbol:
         found = self.new(np.shape(value), dtype)
         self.constants[found.value.memory] = np.array(value, dtype)
@@ -288,6 +292,10 @@ class Symbol(Traced):
         return self.value.layout.size
 
     @property
+    def flags(self) -> Any:
+        return self.value.layout.flags
+
+    @property
     def is_transposed(self) -> bool:
         """Whether the elements lie column by column, and not row by row."""
         flags = self.value.layout.flags
@@ -299,6 +307,9 @@ class Symbol(Traced):
 
     def reshape(self, *shape: Any) -> Symbol:
         return self._view(self.value.layout.reshape(*shape))
+
+    def transpose(self, *axes: Any) -> Symbol:
+        return self._view(self.value.layout.transpose(*axes))
 
     def squeeze(self, axis: Any = None) -> Symbol:
         return self._view(self.value.layout.squeeze(axis))

@@ -27,6 +27,7 @@ from minigraph.executor import Executor, nonfinite_check
 from minigraph.ir import Block, Operator, Parameter, Program, Variable, explain
 from minigraph.ir.default_programs import default_main_program, program_guard
 from minigraph.ir.type_inference import blame
+from minigraph.kernels.buffers import without_gaps
 from minigraph.opdef import definition_of
 from minigraph.runtime.kernel_call import kernel_of
 from minigraph.runtime.place import CPUPlace, Place
@@ -357,6 +358,8 @@ def _give(
     for tensor, value, (tensor_type, is_static) in zip(results, values, call.results, strict=True):
         if isinstance(value, np.generic):
             value = np.asarray(value)
+        elif call.is_view and value.__class__ is np.ndarray:
+            value = without_gaps(np, value)
         tensor.array = value
         tensor.tensor_type = tensor_type if is_static else type_of(value)
         if step is not None:

@@ -66,13 +66,15 @@ class OpCall:
         By position. An output type may have unknown dimensions, where the shape depends on data.
     results : list of (TensorType, bool)
         The output types, each with whether all its dimensions are known.
+    is_view : bool
+        Whether the result may share memory with an input.
     is_differentiable : bool
         Whether a gradient can flow back through it, if need be once it is rewritten as other operators.
     """
 
     __slots__ = (
         "_arguments", "_function", "_in_order", "_results", "_takes_rng", "_unused", "input_types", "is_differentiable",
-        "op", "output_types", "results",
+        "is_view", "op", "output_types", "results",
     )  # fmt: skip
 
     def __init__(
@@ -90,6 +92,7 @@ class OpCall:
         # As a decorator, because the context manager is a new object each time.
         self._function = np.errstate(all="ignore")(self._quickest(kernel, xp))
         self._takes_rng = kernel.takes_rng
+        self.is_view = kernel.view_of is not None
         slots = self.definition.outputs
         is_plain = all([not slot.duplicable and len(self.op.outputs.get(slot.name, ())) == 1 for slot in slots])
         self._results: Any = partial(results_of, self.op) if not is_plain else None if len(slots) > 1 else _alone

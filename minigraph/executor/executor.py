@@ -15,7 +15,7 @@ from minigraph.errors import MinigraphError, NonfiniteError
 from minigraph.executor import nonfinite_check, profiler
 from minigraph.executor.call_cache import CallCache, names_in
 from minigraph.executor.compiled_program import CompiledProgram
-from minigraph.executor.feeds import prepare_feed, types_of
+from minigraph.executor.feeds import prepare_feed, types_of, without_gaps
 from minigraph.executor.fetches import fetch_names, refuse_lengths, results_of, unshared_results, with_lengths
 from minigraph.executor.plan import Plan, lower
 from minigraph.executor.runner import Runner, check_program
@@ -274,6 +274,8 @@ class Executor(Runner):
         `fed` are the arrays on the processor that `feeds` were sent from, if there are any. `then` is called when the
         scope changes, to change other things with it; it may be called twice.
         """
+        if self.jit and self.place.kind == "cpu":
+            feeds = without_gaps(feeds)
         state = plan.binding.arrays(scope)
         if self.cuda_graph:
             with deferred():  # a launch is short, and nothing undoes it

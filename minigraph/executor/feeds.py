@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from operator import attrgetter
 from typing import Any, TypeVar
 
 import numpy as np
@@ -16,6 +17,12 @@ from minigraph.support.interrupts import is_interrupt
 from minigraph.types import TensorType, same_shape
 
 T = TypeVar("T")
+
+
+_FEW = 16
+"""Maximum number of arrays fed that are looked at for gaps: 60 ns for each."""
+
+_has_no_gaps = attrgetter("flags.forc")
 
 
 def prepare_feed(program: Program, feed: Any, place: Place, scope: Scope | None = None) -> dict[str, Any]:
@@ -50,6 +57,17 @@ def prepare_feed(program: Program, feed: Any, place: Place, scope: Scope | None 
         arrays.update(_state_of_any_size(block, arrays, scope, place))
     # In one order, because the order is part of the key of a plan.
     return dict(sorted(arrays.items()))
+
+
+def without_gaps(feeds: dict[str, Any]) -> dict[str, Any]:
+    """The arrays of a feed, those that are parts of rows of others copied, unless they are many.
+
+    Tables of C calls take no such array, and products copy it each time.
+    """
+    arrays = feeds.values()
+    if len(arrays) > _FEW or all(map(_has_no_gaps, arrays)):
+        return feeds
+    return {name: array if _has_no_gaps(array) else array.copy() for name, array in feeds.items()}
 
 
 def with_batches(

@@ -212,8 +212,7 @@ class _Binder:
     def bound(self, rows: Sequence[Instruction], known: Sequence[Recorded | None]) -> Segment:
         for row, recorded in zip(rows, known, strict=True):
             for buffer, source in row.copies:
-                size = _bytes(self._former.type_of(buffer))
-                self._table.copy(self._memory(source), self._memory(buffer, written=True), size)
+                self._copy(source, buffer)
             if recorded is not None:
                 self._bind(row, *recorded)
             for register in row.released:
@@ -224,6 +223,15 @@ class _Binder:
         segment.inner = written.difference(segment.new, segment.same)
         segment.call = self._table.finish()
         return segment
+
+    def _copy(self, source: int, buffer: int) -> None:
+        """Append a copy of a value to a buffer, row by row."""
+        given, wanted = map(self._former.type_of, (source, buffer))
+        recording = Recording()
+        recording.copy(recording.of(*given), recording.new(*wanted[:2]))
+        memories = self._memory(source), self._memory(buffer, written=True)
+        for call in recording.calls:
+            self._table.add(call, [(memories[number], offset) for number, offset in call.operands])
 
     def _bind(self, row: Instruction, recording: Recording, results: Sequence[Any]) -> None:
         """Append the calls of an instruction."""

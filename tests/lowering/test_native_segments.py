@@ -192,6 +192,40 @@ def test_cells_of_recurrent_networks_are_made_in_a_table(rows, bias):
     assert outside(executor.plan_for(fluid.default_main_program(), feed, fetch).compiled.source) == []
 
 
+def heads_of(x):
+    return layers.transpose(layers.reshape(x, [0, 0, 2, 3]), [0, 2, 1, 3])
+
+
+GAPS = {
+    "transposes of heads": lambda x: layers.matmul(heads_of(x), heads_of(x * 2.0), transpose_y=True),
+    "slices of columns": lambda x: layers.tanh(layers.slice(x, [2], [1], [4]) * 2.0),
+    "strided slices": lambda x: layers.tanh(layers.strided_slice(x, [2], [0], [6], [2]) * 2.0),
+}
+
+
+@pytest.mark.parametrize("function", GAPS.values(), ids=GAPS)
+def test_values_with_gaps_between_the_elements_do_not_end_a_table(function):
+    x = fluid.data("x", [2, 4, 6])
+    x.stop_gradient = False
+    y = function(x)
+    loss = layers.reduce_sum(layers.square(y))
+    fetch, feed = [y, *fluid.gradients([loss], [x])], np.random.default_rng(0).standard_normal((2, 4, 6), np.float32)
+    executor = fluid.Executor(jit=True)
+    text = source(executor, fetch, x=feed)
+    assert set(outside(text)) <= {"strided_slice_grad"}
+    first = bits(run(fluid.Executor(jit=True), fetch, x=feed))
+    assert bits(run(executor, fetch, x=feed)) == first == bits(run(executor, fetch, x=feed))
+
+
+def test_columns_of_an_array_can_be_fed_to_a_table():
+    x = fluid.data("x", [None, 5])
+    y = layers.fc(x, 3, param_attr=fluid.initializer.Constant(0.5), act="tanh")
+    executor, rows = fluid.Executor(jit=True), np.random.default_rng(0).standard_normal((4, 9), np.float32)
+    executor.run(fluid.default_startup_program())
+    found = [bits(run(executor, [y], fluid.global_scope(), x=rows[:, 2:7])) for _ in range(4)]
+    assert found == [bits(run(executor, [y], fluid.global_scope(), x=rows[:, 2:7].copy()))] * 4
+
+
 def record_of(kernel, *shapes):
     inputs = [native_segments.ArrayKind(shape, np.dtype(np.float32)) for shape in shapes]
     return recorders.record("no operator", recorders.KERNEL, kernel, inputs, {})
