@@ -40,6 +40,7 @@ _SWITCHES = {
 
 _WITHOUT_EFFECT: dict[str, Any] = {
     "cache_runtime_context": False,
+    "debug_graphviz_path": "",
     "enable_backward_optimizer_op_deps": True,
     "enable_inplace": True,
     "enable_sequential_execution": False,
@@ -61,7 +62,6 @@ _WITHOUT_EFFECT: dict[str, Any] = {
 
 _ONE_VALUE: dict[str, Any] = {
     "async_mode": False,
-    "debug_graphviz_path": "",
     "is_distribution": False,
     "mkldnn_enabled_op_types": set(),
 }

@@ -168,7 +168,7 @@ class Replicas(_Rewritten):
         Raises
         ------
         FeedError
-            If there are fewer samples than places.
+            If there are fewer samples than places and the program is trained.
         """
         program = self._rewritten()
         return with_batches(
@@ -201,8 +201,9 @@ class Replicas(_Rewritten):
         def run(rank: int) -> list[Any]:
             return executors[rank].run(program, feeds[rank], names, scope=state.scopes[rank], return_numpy=return_numpy)
 
-        found = run_ranks([partial(run, rank) for rank in range(len(self._places))])
-        state.seen = _changes(scope)
+        found = run_ranks([partial(run, rank) for rank in range(len(feeds))])
+        if len(feeds) == len(self._places):
+            state.seen = _changes(scope)
         then()
         return found
 
@@ -220,25 +221,34 @@ class Replicas(_Rewritten):
         """The feed of each place."""
         count = len(self._places)
         if isinstance(feed, list | tuple):
-            if len(feed) != count:
+            if len(feed) != count and not (self._may_be_fewer() and 0 < len(feed) < count):
                 raise FeedError(
                     f"a list of {len(feed)} feeds is given for {count} places",
                     hint="Give a dict for each place, or one dict to be divided among them.",
                 )
-            return [self._checked(each, place) for each, place in zip(feed, self._places, strict=True)]
-        parts: list[dict[str, Any]] = [{} for _ in range(count)]
+            return [self._checked(each, place) for each, place in zip(feed, self._places, strict=False)]
+        divided: dict[str, list[Any]] = {}
+        whole: dict[str, Any] = {}
         for name, value in feed_of_one(feed).items():
             var = self._program.global_block().vars.get(name)
-            pieces = [value] * count
-            if var is not None and not var.persistable:
-                is_array = isinstance(value, np.ndarray) or _has_sequences(value)
-                pieces = _pieces(
-                    name, value if is_array else self._checked({name: value}, self._places[0])[name], count
-                )
-            for part, piece in zip(parts, pieces, strict=True):
-                part[name] = piece
+            if var is None or var.persistable:
+                whole[name] = value
+                continue
+            is_array = isinstance(value, np.ndarray) or _has_sequences(value)
+            array = value if is_array else self._checked({name: value}, self._places[0])[name]
+            divided[name] = _pieces(name, array, count, self._may_be_fewer())
+        parts = [whole | dict(zip(divided, pieces, strict=True)) for pieces in zip(*divided.values(), strict=False)]
+        if any(len(pieces) != len(parts) for pieces in divided.values()):
+            numbers = ", ".join(f"{name} for {len(pieces)}" for name, pieces in divided.items())
+            raise FeedError(
+                f"the places get different numbers of batches: {numbers}", hint="Feed as many rows of each."
+            )
         # What is declared is what one place gets.
-        return [self._checked(part, place) for part, place in zip(parts, self._places, strict=True)]
+        return [self._checked(part, place) for part, place in zip(parts or [whole] * count, self._places, strict=False)]
+
+    def _may_be_fewer(self) -> bool:
+        """Whether some places may be without a batch, as in fluid where nothing is trained."""
+        return not any(op.role & Role.BACKWARD for op in self._program.global_block().ops)
 
     def _checked(self, feed: Any, place: Place) -> dict[str, Any]:
         """The arrays that are fed, and tensors where they have sequences."""
@@ -251,15 +261,16 @@ def _has_sequences(value: Any) -> bool:
     return isinstance(value, LoDTensor) and bool(value.lod())
 
 
-def _pieces(name: str, array: Any, count: int) -> list[Any]:
+def _pieces(name: str, array: Any, count: int, may_be_fewer: bool) -> list[Any]:
     """An array divided along its first dimension, a tensor with sequences between sequences of its first level.
 
     As Paddle divides it: all parts but the last have as many rows or sequences.
     """
     if not _has_sequences(array):
-        return [array[begin:end] for begin, end in _bounds(name, array.shape[0] if array.ndim else 0, "rows", count)]
+        rows = array.shape[0] if array.ndim else 0
+        return [array[begin:end] for begin, end in _bounds(name, rows, "rows", count, may_be_fewer)]
     lod, pieces = array.lod(), []
-    for begin, end in _bounds(name, len(lod[0]) - 1, "sequences", count):
+    for begin, end in _bounds(name, len(lod[0]) - 1, "sequences", count, may_be_fewer):
         levels = []
         for offsets in lod:
             levels.append([each - offsets[begin] for each in offsets[begin : end + 1]])
@@ -268,11 +279,11 @@ def _pieces(name: str, array: Any, count: int) -> list[Any]:
     return pieces
 
 
-def _bounds(name: str, size: int, what: str, count: int) -> list[tuple[int, int]]:
+def _bounds(name: str, size: int, what: str, count: int, may_be_fewer: bool) -> list[tuple[int, int]]:
     """Return the offsets at which the parts of a batch begin and end."""
     step = max(1, -(-size // count))
     found = [(begin, min(begin + step, size)) for begin in range(0, size, step)]
-    if len(found) < count:
+    if len(found) < count and not (found and may_be_fewer):
         raise FeedError(
             f"{name} has {size} {what}, which {count} places divide into {len(found)} parts of up to {step}",
             hint=f"Feed a multiple of {count} {what}, or give fewer places.",

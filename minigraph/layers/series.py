@@ -59,7 +59,7 @@ def sequence_mask(
     x: Variable, maxlen: int | Variable | None = None, dtype: Any = "int64", name: str | None = None
 ) -> Variable:
     """A row for each length in `x`: as many ones, then zeros up to `maxlen` (None: the largest length)."""
-    check_integers(x, "sequence_mask: x")
+    check_variable(x, "sequence_mask: x")
     if isinstance(maxlen, Variable):
         check_integers(maxlen, "sequence_mask: maxlen")
     length = input_or_attr(-1 if maxlen is None else maxlen, "MaxLenTensor", "maxlen")

@@ -70,7 +70,7 @@ class StaticRNN:
         Raises
         ------
         ProgramError
-            When left, if there is no step input or output, or a memory was not updated.
+            When left, if there is no step input, or a memory was not updated.
         """
         if self.status != StaticRNN.BEFORE_RNN_BLOCK:
             raise ProgramError("a StaticRNN has one step", hint="Make another StaticRNN.")
@@ -207,6 +207,10 @@ class StaticRNN:
         """Return the collected sequences, one for each `step_output`; a single one without a list."""
         if self.status != StaticRNN.AFTER_RNN_BLOCK:
             raise ProgramError("a StaticRNN gives its outputs once its step is complete")
+        if not self.outputs:
+            raise ProgramError(
+                f"the StaticRNN {self.helper.name} has no step output", hint="Call step_output inside of its step."
+            )
         return self.outputs[0] if len(self.outputs) == 1 else list(self.outputs)
 
     def _noted(self, var: Variable) -> Variable:
@@ -215,12 +219,10 @@ class StaticRNN:
 
     def _complete(self) -> list[str]:
         """Finish the step, and return the names of the states that it leaves."""
-        if not self.inputs or not self.outputs:
-            missing = "input" if not self.inputs else "output"
+        if not self.inputs:
             raise ProgramError(
-                f"the StaticRNN {self.helper.name} has no step {missing}",
-                hint=f"Call step_{missing} inside of its step.",
-            )  # fmt: skip
+                f"the StaticRNN {self.helper.name} has no step input", hint="Call step_input inside of its step."
+            )
         states = []
         for memory in self.memories.values():
             if memory.after is None:

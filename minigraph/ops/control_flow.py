@@ -77,7 +77,7 @@ def conditional_block_grad(
 
 
 @op(
-    "recurrent", inputs="inputs initial_states parameters", outputs="outputs* step_scopes",
+    "recurrent", inputs="inputs initial_states parameters", outputs="outputs*? step_scopes",
     grad=BlockGrad(("inputs", "initial_states", "parameters"), "step_scopes"),
 )  # fmt: skip
 def recurrent(

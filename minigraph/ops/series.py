@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from minigraph.opdef import op
 from minigraph.opdef.gradient_rules import fused
-from minigraph.ops.tensor import require_integers, require_one_element, require_one_integer
+from minigraph.ops.tensor import require_one_element, require_one_integer
 from minigraph.types import (
     DType,
     TensorType,
@@ -59,9 +59,10 @@ def sequence_mask(
 ) -> TensorType:
     """``Y[..., j]`` is 1 where j is below X, else 0; j counts up to `maxlen`, or to the largest of X if that is -1.
 
-    MaxLenTensor, of one element, takes the place of `maxlen`.
+    MaxLenTensor, of one element, takes the place of `maxlen`. X may have fractions: 2.5 counts for j up to 2, and the
+    largest of X is cut to an integer.
     """
-    require_integers(x, "X")
+    require(x.dtype is not DType.BOOL, f"X must hold numbers, got {x}")
     if max_len_tensor is not None:
         require_one_integer(max_len_tensor, "MaxLenTensor")
         maxlen = -1

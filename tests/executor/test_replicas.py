@@ -240,5 +240,49 @@ def test_sequences_are_divided_and_joined_as_wholes():
         assert found.lod() == whole.lod()
         ((first, second),) = executor.run(compiled, feed, [doubled], return_numpy=False, return_merged=False)
         assert (first.lod(), second.lod()) == (halves[0].lod(), halves[1].lod())
-    with pytest.raises(FeedError, match="rows has 1 sequences, which 2 places divide into 1 parts"):
-        executor.run(compiled, {"rows": fluid.create_lod_tensor(array[:2], [[1], [2]], fluid.CPUPlace())}, [doubled])
+    # One sequence is for one place, as in fluid where nothing is trained.
+    single = {"rows": fluid.create_lod_tensor(array[:2], [[1], [2]], fluid.CPUPlace())}
+    (found,) = executor.run(compiled, single, [doubled], return_numpy=False)
+    assert np.array(found).tolist() == [[0.0], [2.0]] and found.recursive_sequence_lengths() == [[1], [2]]
+
+
+def scaled(rows):
+    """A program without training, its feed of so many rows, and the means of what two places get."""
+    x = fluid.data("x", [None, 2])
+    mean = fluid.layers.reduce_mean(fluid.layers.fc(x, 2, param_attr=fluid.initializer.Constant(0.5)))
+    fluid.Executor().run(fluid.default_startup_program())
+    compiled = fluid.CompiledProgram(fluid.default_main_program()).with_data_parallel(places=fluid.cpu_places(3))
+    return compiled, {"x": np.arange(rows * 2).reshape(rows, 2).astype("float32")}, [mean]
+
+
+# What Paddle 1.8.5 gives.
+@pytest.mark.parametrize(("rows", "means"), [(1, [0.5]), (2, [0.5, 2.5]), (4, [1.5, 5.5]), (5, [1.5, 5.5, 8.5])])
+def test_places_may_be_without_a_batch_where_nothing_is_trained(rows, means):
+    with fluid.program_guard(fluid.Program(), fluid.Program()), fluid.scope_guard(fluid.Scope()):
+        compiled, feed, fetches = scaled(rows)
+        for _ in range(2):
+            assert fluid.Executor().run(compiled, feed, fetches)[0].tolist() == means
+
+
+def test_the_last_batches_of_a_loader_may_be_fewer_than_the_places():
+    with fluid.program_guard(fluid.Program(), fluid.Program()), fluid.scope_guard(fluid.Scope()):
+        x = fluid.data("x", [None])
+        square = x * x
+        loader = fluid.io.DataLoader.from_generator([x], capacity=8, drop_last=False)
+        loader.set_batch_generator(lambda: ([np.array([i + 1.0], "float32")] for i in range(3)), fluid.cpu_places(2))
+        compiled = fluid.CompiledProgram(fluid.default_main_program()).with_data_parallel(places=fluid.cpu_places(2))
+        found = [fluid.Executor().run(compiled, data, [square])[0].tolist() for data in loader()]
+    assert found == [[1, 4], [9]]
+
+
+def test_all_that_is_fed_is_divided_among_as_many_places():
+    with fluid.program_guard(fluid.Program(), fluid.Program()):
+        total = fluid.layers.reduce_sum(fluid.data("x", [None, 2])) + fluid.layers.reduce_sum(
+            fluid.data("y", [None, 2])
+        )
+        compiled = fluid.CompiledProgram(fluid.default_main_program()).with_data_parallel(places=fluid.cpu_places(3))
+        feed = {"x": np.ones([1, 2], "float32"), "y": np.ones([3, 2], "float32")}
+        with pytest.raises(FeedError, match="different numbers of batches: x for 1, y for 3"):
+            fluid.Executor().run(compiled, feed, [total])
+        with pytest.raises(FeedError, match="a list of 4 feeds is given for 3 places"):
+            fluid.Executor().run(compiled, [feed] * 4, [total])

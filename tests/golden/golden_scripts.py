@@ -866,6 +866,177 @@ def strategies_of_users(fluid):
     return found
 
 
+def _renamed_copy(source, target, prefix, kept):
+    """Append the operators of a program to another one, with `prefix` before the names of all variables but `kept`."""
+    for block in source.blocks:
+        for var in list(block.vars.values()):
+            if var.name not in kept:
+                block._rename_var(var.name, prefix + var.name)
+    for var in source.list_vars():
+        if var.name not in kept:
+            target.global_block()._clone_variable(var, force_persistable=False).stop_gradient = True
+    block = source.global_block()
+    for op in block.ops:
+        target.global_block().append_op(
+            type=op.type,
+            inputs={slot: [block.var(name) for name in op.input(slot)] for slot in op.input_names},
+            outputs={slot: [block.var(name) for name in op.output(slot)] for slot in op.output_names},
+            attrs={name: op.attr(name) for name in op.attr_names},
+        )
+
+
+@script
+def distillation(fluid):
+    """A teacher whose operators are copied into the program of its student, with other names."""
+    layers = fluid.layers
+
+    def net(width, dropout):
+        image = fluid.data("image", [None, 1, 6, 6])
+        hidden = layers.batch_norm(layers.conv2d(image, width, 3, padding=1), act="relu")
+        return hidden, layers.fc(layers.dropout(hidden, dropout), 5)
+
+    teacher, start = fluid.Program(), fluid.Program()
+    with fluid.program_guard(teacher, start), fluid.unique_name.guard():
+        maps, scores = [var.name for var in net(4, 0.3)]
+    exe = begin(fluid, teacher, start)
+    learned = {
+        var.name: np.array(fluid.global_scope().find_var(var.name).get_tensor())
+        for var in teacher.list_vars()
+        if var.persistable
+    }
+    student = fluid.default_main_program()
+    with fluid.unique_name.guard():
+        own_maps, own_scores = net(3, 0.0)
+        _renamed_copy(teacher.clone(for_test=True), student, "teacher_", ["image"])
+        block, label = student.global_block(), fluid.data("label", [None, 1], "int64")
+        maps, scores = block.var("teacher_" + maps), block.var("teacher_" + scores)
+        matrices = layers.fsp_matrix(own_maps, own_maps), layers.fsp_matrix(maps, layers.slice(maps, [1], [0], [3]))
+        matrices = (
+            layers.reduce_sum(matrices[0], dim=1),
+            layers.slice(layers.reduce_sum(matrices[1], dim=1), [1], [0], [3]),
+        )
+        soft = layers.mean(
+            layers.cross_entropy(layers.softmax(own_scores / 2.0), layers.softmax(scores / 2.0), soft_label=True)
+        )
+        hard = layers.mean(layers.softmax_with_cross_entropy(own_scores, label))
+        loss = hard + soft + layers.reduce_mean(layers.square_error_cost(*matrices))
+        fluid.optimizer.Momentum(0.02, 0.9, regularization=fluid.regularizer.L2Decay(4e-5)).minimize(loss)
+    begin(fluid)
+    for name, value in learned.items():
+        fluid.global_scope().var("teacher_" + name).get_tensor().set(value, fluid.CPUPlace())
+    feed = {"image": waves("image", [4, 1, 6, 6]).astype("float32"), "label": np.arange(4).reshape(4, 1)}
+    losses = [exe.run(student, feed=feed, fetch_list=[loss, soft]) for _ in range(4)]
+    return {"losses": losses, "kept": np.array(fluid.global_scope().find_var("teacher_fc_0.w_0").get_tensor())}
+
+
+@script
+def language_model(fluid):
+    """A stacked LSTM that is written out, whose states go on in fed variables, and a rate that is fed."""
+    layers, batch, length, size, words, count = fluid.layers, 3, 4, 5, 11, 2
+    x = fluid.data("x", [batch, length, 1], "int64")
+    y = fluid.data("y", [batch * length, 1], "int64")
+    first = [fluid.data(name, [count, batch, size]) for name in ("init_hidden", "init_cell")]
+    for var in first:
+        var.persistable = True
+
+    def uniform(name):
+        return fluid.ParamAttr(name=name, initializer=fluid.initializer.UniformInitializer(low=-0.1, high=0.1))
+
+    table = layers.embedding(x, size=[words, size], param_attr=uniform("table"))
+    steps = layers.split(layers.reshape(table, [-1, length, size]), num_or_sections=length, dim=1)
+    hidden, cell = (
+        [layers.reshape(layers.slice(var, [0], [i], [i + 1]), [-1, size]) for i in range(count)] for var in first
+    )
+    weights = [layers.create_parameter([2 * size, 4 * size], "float32", attr=uniform(f"w{i}")) for i in range(count)]
+    biases = [
+        layers.create_parameter(
+            [4 * size], "float32", name=f"b{i}", default_initializer=fluid.initializer.Constant(0.0)
+        )
+        for i in range(count)
+    ]
+    outputs = []
+    for step in steps:
+        row = layers.reshape(step, [-1, size])
+        for k in range(count):
+            gates = layers.elementwise_add(layers.matmul(layers.concat([row, hidden[k]], 1), weights[k]), biases[k])
+            i, j, f, o = layers.split(gates, num_or_sections=4, dim=-1)
+            cell[k] = cell[k] * layers.sigmoid(f) + layers.sigmoid(i) * layers.tanh(j)
+            row = hidden[k] = layers.tanh(cell[k]) * layers.sigmoid(o)
+        outputs.append(layers.reshape(row, [1, -1, size]))
+    output = layers.transpose(layers.concat(outputs, 0), perm=[1, 0, 2])
+    last = [
+        layers.transpose(layers.reshape(layers.concat(states, 1), [-1, count, size]), perm=[1, 0, 2])
+        for states in (hidden, cell)
+    ]
+    scores = layers.reshape(layers.fc(output, words, num_flatten_dims=2), [-1, words])
+    loss = layers.reshape(layers.softmax_with_cross_entropy(scores, y), [-1, length])
+    loss = layers.reduce_sum(layers.reduce_mean(loss, dim=[0]))
+    loss.permissions = True
+    for value, var in zip(last, first):
+        layers.assign(value, var)
+    test_program = fluid.default_main_program().clone(for_test=True)
+    fluid.clip.set_gradient_clip(clip=fluid.clip.GradientClipByGlobalNorm(clip_norm=0.5))
+    rate = layers.create_global_var(name="rate", shape=[1], value=1.0, dtype="float32", persistable=True)
+    fluid.optimizer.SGD(learning_rate=rate).minimize(loss)
+
+    exe, state, found = begin(fluid), np.random.RandomState(6), {"losses": [], "rates": []}
+    feed = {var.name: np.zeros([count, batch, size], "float32") for var in first}
+    for step in range(5):
+        feed["x"], feed["y"] = state.randint(0, words, (batch, length, 1)), state.randint(0, words, (batch * length, 1))
+        feed["rate"] = np.array([0.8**step], "float32")
+        value, used, feed["init_hidden"], feed["init_cell"] = exe.run(
+            feed=feed, fetch_list=[loss.name, "rate", last[0].name, last[1].name], use_program_cache=True
+        )
+        found["losses"].append(value)
+        found["rates"].append(used)
+    del feed["rate"]
+    found["test"] = exe.run(test_program, feed=feed, fetch_list=[loss.name])[0]
+    found["cells"] = feed["init_cell"]
+    return found
+
+
+@script
+def graph_attention(fluid):
+    """Messages along the edges of a graph, which variables of the program hold, weighted by a softmax at each node."""
+    layers, inits = fluid.layers, {}
+    edges = np.array([[3, 0], [0, 1], [1, 2], [3, 2], [0, 3], [2, 3]])
+    offsets = [0, *(int(end) for end in np.cumsum(np.bincount(edges[:, 1], minlength=4)))]
+
+    def constant(name, value):
+        var = layers.create_global_var(shape=value.shape, value=0, dtype=value.dtype, name=name, persistable=True)
+        var.stop_gradient = True
+        var.desc.set_shape([-1] + list(value.shape[1:]))
+        inits[name] = value
+        return var
+
+    source, target = constant("source", edges[:, 0]), constant("target", edges[:, 1])
+    features = constant("features", waves("features", [4, 3]).astype("float32"))
+    hidden = layers.fc(features, 8, bias_attr=False)
+    heads = layers.reshape(hidden, [-1, 2, 4])
+    scores = [
+        layers.reduce_sum(heads * layers.create_parameter([1, 2, 4], "float32", name), dim=-1)
+        for name in ("from", "to")
+    ]
+    weight = layers.leaky_relu(layers.gather(scores[0], source) + layers.gather(scores[1], target), alpha=0.2)
+    weight = layers.lod_reset(weight, target_lod=offsets)
+    weight = layers.exp(weight - layers.sequence_expand_as(layers.sequence_pool(weight, "max"), weight))
+    weight = weight / layers.sequence_expand_as(layers.sequence_pool(weight, "sum"), weight)
+    message = layers.elementwise_mul(layers.reshape(layers.gather(hidden, source), [-1, 2, 4]), weight, axis=0)
+    message = layers.lod_reset(layers.reshape(message, [-1, 8]), target_lod=offsets)
+    output = layers.fc(layers.relu(layers.sequence_pool(message, "sum")), 2)
+    nodes = layers.data("nodes", [None, 1], dtype="int64", append_batch_size=False)
+    label = layers.data("label", [None, 1], dtype="int64", append_batch_size=False)
+    loss, predict = layers.softmax_with_cross_entropy(layers.gather(output, nodes), label, return_softmax=True)
+    loss = layers.mean(loss)
+    fluid.optimizer.Adam(0.05, regularization=fluid.regularizer.L2DecayRegularizer(0.0005)).minimize(loss)
+    exe = begin(fluid)
+    for name, value in inits.items():
+        fluid.global_scope().var(name).get_tensor().set(value, fluid.CPUPlace())
+    feed = {"nodes": np.array([[0], [2], [3]]), "label": np.array([[0], [1], [1]])}
+    losses, predictions = zip(*[exe.run(feed=feed, fetch_list=[loss, predict]) for _ in range(5)])
+    return {"losses": losses, "predictions": predictions}
+
+
 if __name__ == "__main__":
     import paddle.fluid
 

@@ -133,7 +133,6 @@ def test_a_network_is_built_as_it_should_be():
 
     for build, message in [
         (lambda rnn: rnn.step_output(zero), "has no step input"),
-        (lambda rnn: rnn.step_input(x), "has no step output"),
         (lambda rnn: rnn.step_output(rnn.step_input(x) + rnn.memory(zero)), "is never updated"),
         (lambda rnn: rnn.memory(rnn.step_input(x)), "is made in the step, so the first one cannot start with it"),
         (lambda rnn: rnn.memory(shape=[-1, 2]), "give init, or shape and batch_ref"),
@@ -360,3 +359,25 @@ def test_a_step_with_a_branch_and_a_loop_in_it_is_the_steps_written_out(seed):
     looped, written_out = gradients_of_nested(False, feed), gradients_of_nested(True, feed)
     for found, expected in zip(looped, written_out, strict=True):
         assert np.allclose(found, expected, rtol=1e-12, atol=1e-14)
+
+
+def test_a_network_without_outputs_computes_nothing():
+    with fluid.program_guard(fluid.Program(), fluid.Program()):
+        x = fluid.data("x", [3, None, 2], "float32")
+        rnn = layers.StaticRNN()
+        with rnn.step():
+            word = rnn.step_input(x)
+            memory = rnn.memory(shape=[-1, 2], batch_ref=word, init_value=0.0)
+            rnn.update_memory(memory, word + memory)
+        with pytest.raises(ProgramError, match="has no step output"):
+            rnn()
+        total = layers.reduce_sum(x)
+        # As in Paddle 1.8.5.
+        ops = [op.type for op in fluid.default_main_program().global_block().ops]
+        assert ops == ["fill_constant_batch_size_like", "recurrent", "reduce_sum"]
+        feed = {"x": np.ones([3, 2, 2], "float32")}
+        assert fluid.Executor().run(feed=feed, fetch_list=[total])[0].tolist() == [12]
+        assert (
+            fluid.Program.parse(str(fluid.default_main_program())).global_block().ops[1].outputs.get("outputs", ())
+            == ()
+        )

@@ -213,3 +213,16 @@ def test_a_ranking_needs_two_classes():
         x, label = fluid.data("x", [None, 1], "float32"), fluid.data("label", [None, 1], "int64")
         with pytest.raises(OpError, match="at least two classes"):
             layers.bpr_loss(x, label)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_lengths_may_have_fractions(dtype):
+    with fluid.program_guard(fluid.Program(), fluid.Program()):
+        x = fluid.data("x", [None], dtype)
+        masks = [layers.sequence_mask(x), layers.sequence_mask(x, maxlen=2, dtype="float32")]
+        found = fluid.Executor().run(feed={"x": np.array([1, 2.5, 3, 0], dtype)}, fetch_list=masks)
+    # What Paddle 1.8.5 gives.
+    assert found[0].tolist() == [[1, 0, 0], [1, 1, 1], [1, 1, 1], [0, 0, 0]]
+    assert found[1].tolist() == [[1, 0], [1, 1], [1, 1], [0, 0]]
+    with fluid.program_guard(fluid.Program()), pytest.raises(OpError, match="must hold numbers"):
+        layers.sequence_mask(fluid.data("x", [None], "bool"))

@@ -24,7 +24,7 @@ class Recurrent(BlockCall, type="recurrent"):
         super().__init__(op)
         self.sequences, self.initial = self._slot("inputs"), self._slot("initial_states")
         self.ex_states, self.states = op.attr("ex_states"), op.attr("states")
-        self.results = op.outputs["outputs"]
+        self.results = op.outputs.get("outputs", ())
         self.reads = unique(slot_names(op.inputs), self.touched)
         self.writes = [*self.results, *op.outputs["step_scopes"]]
         self.given = [*self.sequences, *self.ex_states, *self.touched]
