@@ -1,5 +1,6 @@
 """Clipping as a pass: which operators go in, for which parameters, and with which numbers."""
 
+import dataclasses
 import math
 import warnings
 
@@ -487,3 +488,14 @@ def test_a_clipped_gradient_of_rows_is_not_clipped_again_behind_its_decay(new_pr
     sgd = fluid.optimizer.SGD(0.1, regularization=fluid.regularizer.L2Decay(0.1))
     sgd.minimize(fluid.layers.mean(rows))
     assert not ClipGradients().apply(fluid.default_main_program())
+
+
+def test_strategies_do_not_change():
+    for strategy, field in [
+        (fluid.clip.GradientClipByNorm(1.0), "clip_norm"),
+        (fluid.clip.GradientClipByGlobalNorm(1.0), "clip_norm"),
+        (fluid.clip.GradientClipByValue(1.0), "max"),
+        (fluid.regularizer.L2Decay(0.1), "_regularization_coeff"),
+    ]:
+        with pytest.raises(dataclasses.FrozenInstanceError):
+            setattr(strategy, field, 2.0)

@@ -203,3 +203,23 @@ def test_a_program_with_a_function_stays_in_its_process(tmp_path):
             fluid.Executor().run(program, feed={"x": np.ones(2, "float32")}, fetch_list=["y"])
     with pytest.raises(NotFoundError, match="no registered function"):
         layers.py_func.registered_func(-1)
+
+
+def test_sequences_that_a_function_makes_are_not_seen():
+    def positive(x):
+        kept = np.array(x)[np.array(x)[:, 0] > 0]
+        found = fluid.LoDTensor()
+        found.set(kept, fluid.CPUPlace())
+        found.set_lod([[0, 1, len(kept)]])
+        return found
+
+    with fluid.program_guard(fluid.Program(), fluid.Program()):
+        x = fluid.data("x", [None, 2])
+        out = fluid.default_main_program().current_block().create_var(name="out", shape=[-1, 2], lod_level=1)
+        fluid.layers.py_func(positive, x, out)
+        pooled = fluid.layers.sequence_pool(out, "sum")
+        feed = {"x": np.array([[1, 2], [-3, 4], [5, 6], [7, 8]], "float32")}
+        (found,) = fluid.Executor().run(feed=feed, fetch_list=[out], return_numpy=False)
+        assert np.array(found).tolist() == [[1, 2], [5, 6], [7, 8]] and found.lod() == []
+        with pytest.raises(ExecutionError, match="X = out has no sequences"):
+            fluid.Executor().run(feed=feed, fetch_list=[pooled])
