@@ -23,12 +23,12 @@ from minigraph.kernels.registry import kernel
 from minigraph.kernels.sliding import (
     add_at,
     channels_first,
-    elements,
     empty_images,
     every,
     inside,
     padded,
     padded_shape,
+    parts_of_images,
     windows_of,
 )
 from minigraph.kernels.sums import add_over
@@ -206,15 +206,16 @@ def spread(xp, d, weights, laid, groups, result) -> None:
     if has_long_rows(xp, laid, len(d)):
         source, target = _spread_rows(xp, d, weights, laid, groups, result.shape), _apart(result, 1, groups)
     else:
-        rows, size = by_group(weights, groups).swapaxes(1, 2), math.prod(weights.shape[2:])
+        rows, counts = by_group(weights, groups).swapaxes(1, 2), [along.count for along in laid]
         if has_few_places(xp, laid, len(d)):
             d_columns = gemm.matmul(xp, rows, _folded(d, groups))
-            d_columns = d_columns.reshape(result.shape[1], size, len(d), laid[0].count, laid[1].count)
-            by_element = d_columns.transpose(2, 0, 1, 3, 4)
+            by_element = d_columns.reshape(result.shape[1], *weights.shape[2:], len(d), *counts).transpose(
+                3, 0, 1, 2, 4, 5
+            )
         else:
             d_columns = gemm.matmul(xp, rows, d.reshape(len(d), groups, rows.shape[2], _count(laid)))
-            by_element = d_columns.reshape(*result.shape[:2], size, laid[0].count, laid[1].count)
-        parts = ((at, by_element[:, :, k]) for k, at in enumerate(elements(laid)))
+            by_element = d_columns.reshape(*result.shape[:2], *weights.shape[2:], *counts)
+        parts = parts_of_images(laid, by_element)
         source, target = add_at(xp, parts, np.broadcast_to(d.dtype.type(0), result.shape), laid), result
     xp.copyto(target, source, casting="same_kind")
 

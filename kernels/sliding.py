@@ -6,6 +6,7 @@ Images are arrays [batch, channels, height, width], volumes have a depth before 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import product
 from typing import Any
 
@@ -66,6 +67,26 @@ def every(i, along) -> slice:
     """Slice of the padded elements that are element `i` of some window."""
     first = i * along.dilation
     return slice(first, first + (along.count - 1) * along.stride + 1, along.stride)
+
+
+def parts_of_images(laid, values) -> Iterator[tuple[Any, Any]]:
+    """Yield the places of elements of windows in padded images, with the `values` of these elements.
+
+    `values` are [batch, channels, window height, window width, rows of windows, columns of windows]. Along a dimension
+    with only one window its elements lie side by side, and are given together.
+    """
+    height, width = laid
+    for i, j in product(*([None] if along.count == 1 else range(along.size) for along in laid)):
+        of_element = [slice(None) if k is None else k for k in (i, j)]
+        of_window = [0 if k is None else slice(None) for k in (i, j)]
+        found = values[(..., *of_element, *of_window)]
+        if i is not None and j is None:  # the elements of a row of the window stand before the rows of windows
+            found = found.swapaxes(2, 3)
+        yield (..., _places(i, height), _places(j, width)), found
+
+
+def _places(i, along) -> slice:
+    return every(i, along) if i is not None else slice(0, (along.size - 1) * along.dilation + 1, along.dilation)
 
 
 def add_at(xp, parts, images, laid) -> Any:
