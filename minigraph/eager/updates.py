@@ -25,6 +25,10 @@ count = 0
 """Number of updates in the imperative mode in this process. Files saved at one count belong together."""
 
 
+_MOST_KEPT = 1 << 18
+"""Maximum elements of parameters whose values the scope keeps beside them: to look up its state again takes longer."""
+
+
 class EagerUpdates:
     """The programs of one optimizer, and the state that they share.
 
@@ -48,6 +52,8 @@ class EagerUpdates:
         self._state: dict[str, TensorType] = {}
         self._rate_name: str | None = None
         self._executor: Executor | None = None
+        self._given: dict[str, Any] = {}
+        """What parameters were given by the latest update, equal to what the scope has, which is looked up but once."""
 
     @property
     def has_programs(self) -> bool:
@@ -60,13 +66,18 @@ class EagerUpdates:
         count += 1
         program, executor = self._prepare(pairs)
         for param, _ in pairs:
-            holder = self.scope.var(param.name)
-            # A copy, because results computed from the old value may still be differentiated.
-            holder.value, holder.place = param._held().copy(), executor.place
+            held, holder = param._held(), self.scope.var(param.name)
+            if held is not self._given.get(param.name):
+                # A copy, because results computed from the old value may still be differentiated.
+                holder.value, holder.place = held.copy(), executor.place
+        keeps = sum([param.array.size for param, _ in pairs]) <= _MOST_KEPT
 
         def update() -> None:
             for param, _ in pairs:
-                param.array = self.scope.var(param.name).value
+                found = self.scope.var(param.name).value
+                if keeps:
+                    found = self._given[param.name] = found.copy()
+                param.array = found
 
         try:
             executor.compute(program, {_grad_name(p): grad._held() for p, grad in pairs}, (), self.scope, then=update)
