@@ -253,8 +253,11 @@ class Recording:
         if target.value.memory < self.inputs or target.value.memory in self.constants:
             raise UnsupportedError("writes to an input, or to a constant")
         source = self._as(value, target.dtype)
-        if self.place_of(source) != self.place_of(target) or source.value.layout.strides != target.value.layout.strides:
-            self.copy(source, target)
+        if source.value.memory == target.value.memory:
+            if self.place_of(source) == self.place_of(target) and _lie_alike(source, target):
+                return
+            source = self.copied(source)  # they may overlap
+        self.copy(source, target)
 
     def copied(self, x: Symbol) -> Symbol:
         """A copy row by row."""
@@ -367,17 +370,24 @@ class Symbol(Traced):
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
         if method != "__call__" or options.keys() - {"out"}:
             raise UnsupportedError(f"{ufunc.__name__}.{method}")
-        (target,) = options.get("out", (None,))
-        if target is None or target.value.memory not in self.recording.viewed:
-            return super().__array_ufunc__(ufunc, method, *inputs, **options)
-        # Where views show the memory, the symbol must not come to stand for other memory.
-        self.recording.write(self.apply(ufunc.__name__, *inputs), target)
+        result, (target,) = self.apply(ufunc.__name__, *inputs), options.get("out", (None,))
+        if target is None:
+            return result
+        is_alike = (result.shape, result.dtype) == (target.shape, target.dtype)
+        if is_alike and target.value.memory not in self.recording.viewed:
+            target.value = result.value
+        else:  # where views show the memory, the symbol must not come to stand for other memory
+            self.recording.write(result, target)
         return target
 
     def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
         if function is np.copyto and args[0].value.memory in self.recording.viewed:
             raise UnsupportedError("a choice between what is there and something else, in place")
         return super().__array_function__(function, types, args, kwargs)
+
+
+def _lie_alike(x: Symbol, y: Symbol) -> bool:
+    return (x.shape, x.value.layout.strides) == (y.shape, y.value.layout.strides)
 
 
 def _address(array: np.ndarray) -> int:

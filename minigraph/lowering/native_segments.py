@@ -137,6 +137,8 @@ class _Former:
         sources = [self._source(each) for each in _flat(row.arguments) if each > XP]
         if found and any(sources[i : i + 1] == sources[j : j + 1] for i, j in found[0].distinct):
             return None
+        if found and not self._fits(row, found[1]):
+            return None
         if found and step.kernel.view_of is None and not _is_in_place(row, found[1]):
             return None
         for result, target in zip(found[1], _by_slot(row.target, len(found[1])), strict=True) if found else ():
@@ -144,11 +146,29 @@ class _Former:
                 self._transposed.add(target)
         return found
 
+    def _fits(self, row: Instruction, results: Sequence[Any]) -> bool:
+        """Whether the results have the sizes and dtypes of the registers that they go to: tables check no bounds."""
+        for symbol, register in _with_registers(row, results):
+            shape, dtype, _ = self.type_of(register)
+            if symbol.size != product(shape) or symbol.dtype != dtype:
+                return False
+        return True
+
     def _source(self, register: int) -> Any:
         """The memory that a register may share: a caller may feed one array by several names."""
         value = self._values[register - self._first] if register >= self._first else register
         root = self._root(value) if isinstance(value, Value) else value
         return "feed" if isinstance(root, Value) and root.origin == "feed" else root
+
+
+def _with_registers(row: Instruction, results: Sequence[Any]) -> Iterator[tuple[Symbol, int]]:
+    """The symbols of results that somebody wants, each with the register of its memory, or else of its value."""
+    outs = _by_slot(row.keywords.get("out") if row.keywords else None, len(results))
+    for slot in zip(results, outs, _by_slot(row.target, len(results)), strict=True):
+        for symbol, out, target in _each(*slot):
+            register = target if out is None else out
+            assert register is not None
+            yield symbol, register
 
 
 def _is_in_place(row: Instruction, results: Sequence[Any]) -> bool:

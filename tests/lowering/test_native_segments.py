@@ -262,7 +262,32 @@ def writes_to_what_it_reads(xp, x):
     return result
 
 
-@pytest.mark.parametrize("function", [writes_through_a_view, writes_what_a_view_shows, writes_to_what_it_reads])
+def moves_what_it_holds(xp, x):
+    result = x.copy()
+    result[1:] = result[:-1]
+    result[:-1] = result[1:]
+    return result
+
+
+def writes_to_more_than_it_computes(xp, x):
+    result = xp.empty_like(x)
+    xp.add(x[:1], 1, out=result)
+    return result
+
+
+def writes_to_another_type(xp, x):
+    result = xp.empty_like(x)
+    xp.add(x.astype(xp.float64), 1, out=result)
+    return result
+
+
+WRITES = [
+    writes_through_a_view, writes_what_a_view_shows, writes_to_what_it_reads, moves_what_it_holds,
+    writes_to_more_than_it_computes, writes_to_another_type,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("function", WRITES)
 def test_a_kernel_that_writes_to_a_view_gives_the_same_bits_in_a_table(function, monkeypatch):
     monkeypatch.setitem(registry._KERNELS, ("sin", None), kernel_of(function))
     fetch, feed = [layers.sin(fluid.data("x", [4]))], np.arange(4, dtype="float32")
@@ -289,6 +314,13 @@ def writes_to_an_input(xp, x):
 )
 def test_a_kernel_that_is_more_than_calls_on_elements_is_not_recorded(function):
     assert record_of(kernel_of(function), (4,)) is None
+
+
+def test_a_kernel_that_returns_another_size_is_not_recorded(monkeypatch):
+    monkeypatch.setitem(registry._KERNELS, ("sin", None), kernel_of(lambda xp, x: xp.exp(x)[:2].copy()))
+    executor = fluid.Executor(jit=True)
+    text = source(executor, [layers.sin(fluid.data("x", [4]))], x=np.ones(4, "float32"))
+    assert "native" not in text
 
 
 def test_a_kernel_of_a_user_runs_each_time():
