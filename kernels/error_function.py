@@ -32,6 +32,8 @@ _BOUND = 40.0
 """Maximum magnitude for which the density of the normal distribution is not 0 in float64."""
 
 _SMALL = 0.84375
+"""Upper end of the first interval, in which erf is approximated around 0."""
+
 _AT_1 = 8.45062911510467529297e-01
 """Approximation of erf(1) with trailing zero bits."""
 

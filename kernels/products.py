@@ -15,6 +15,8 @@ from minigraph.kernels.sums import add_over
 from minigraph.kernels.upcast import widen, widened
 
 _FIRST_OF_SIZE_3 = 9
+"""Value of `dim` that stands for the first dimension of size 3, as Paddle writes it."""
+
 _LEAST_SQUARE = 1e-8  # fluid's bound, below which vectors count as zero
 
 

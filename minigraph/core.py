@@ -120,7 +120,7 @@ def kEmptyVarName() -> str:
 
 
 def kGradVarSuffix() -> str:
-    """What the name of a gradient adds to that of its variable."""
+    """End of the name of a gradient, behind that of its variable."""
     return GRAD_SUFFIX
 
 

@@ -92,6 +92,7 @@ def is_ours(frame: types.FrameType) -> bool:
 
 
 _MOST_DETAILS = 30
+"""Maximum lines of details that an error shows."""
 
 
 class MinigraphError(Exception):

@@ -19,6 +19,8 @@ _WORKSPACE = 32 << 20
 """Bytes of a handle's workspace; what NVIDIA recommends for Hopper, the most of all architectures."""
 
 _DEFAULT_ALGORITHM = -1
+"""``CUBLAS_GEMM_DEFAULT``: cuBLAS chooses."""
+
 _KINDS = {np.dtype(np.float16): (2, 68), np.dtype(np.float32): (0, 68), np.dtype(np.float64): (1, 70)}
 """``cudaDataType`` of the elements and ``cublasComputeType_t``, which for float16 is that of float32."""
 

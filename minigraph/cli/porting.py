@@ -28,7 +28,7 @@ class Missing(NamedTuple):
     name: str
     """The path in Paddle, such as ``paddle.fluid.layers.sequence_pool``."""
     reason: str
-    """What minigraph says of it."""
+    """The message of minigraph's error for it."""
 
 
 class Differing(NamedTuple):
@@ -37,9 +37,9 @@ class Differing(NamedTuple):
     line: int
     name: str
     fluid: str
-    """What fluid 1.8.5 does."""
+    """Behaviour of fluid 1.8.5."""
     here: str
-    """What minigraph does instead."""
+    """Behaviour of minigraph."""
 
 
 @dataclass(frozen=True)

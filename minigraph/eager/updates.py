@@ -53,7 +53,7 @@ class EagerUpdates:
         self._rate_name: str | None = None
         self._executor: Executor | None = None
         self._given: dict[str, Any] = {}
-        """What parameters were given by the latest update, equal to what the scope has, which is looked up but once."""
+        """Values that the latest update gave to parameters, by name; the scope has equal ones, which need no copy."""
 
     @property
     def has_programs(self) -> bool:

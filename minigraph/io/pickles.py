@@ -25,6 +25,8 @@ from minigraph.types import as_dtype
 
 _PLAIN = (str, bytes, bool, int, float, type(None))
 _DEEPEST = 64
+"""Maximum levels of nesting: a file of deeper ones would exhaust Python's stack."""
+
 _ALLOWANCE, _GROWTH = 1 << 18, 4
 """Maximum number of elements that a pickle may expand to by sharing: for any pickle, plus for each of its bytes."""
 _BYTES = 16

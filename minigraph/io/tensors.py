@@ -23,9 +23,9 @@ from minigraph.types import DType, as_dtype, product
 
 _LEVELS = struct.Struct("<IQ")
 _HEADER = struct.Struct("<Ii")
-_MOST_LEVELS = 64
+_MOST_LEVELS, _MOST_DIMENSIONS = 64, 64
 _LONGEST_DESCRIPTION = 1 << 16
-_MOST_DIMENSIONS = 64
+"""Maximum bytes. Beyond these limits a file is damaged: no tensor needs as much."""
 
 
 Tensor: TypeAlias = "NDArray[Any] | LoDTensor"

@@ -33,6 +33,7 @@ Reader: TypeAlias = Callable[[], Iterable[T]]
 
 _END: Final[Any] = object()
 _MOST_THREADS = 1000
+"""Maximum threads of a reader: more is taken for a mistake, because each has a stack of several MiB."""
 
 
 class ComposeNotAligned(DataError):

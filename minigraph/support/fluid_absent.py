@@ -71,4 +71,4 @@ _NAMES = {
 }
 
 ABSENT = {name: absent for absent, names in _NAMES.items() for name in names.split()}
-"""What is said of each name."""
+"""Reason, and what to use instead, by name."""

@@ -15,6 +15,7 @@ except ImportError:  # as on Windows
     getrusage = None  # type: ignore[assignment]
 
 _WORDS_OF_CHUNK = 2048
+"""Words of 8 bytes in a chunk of CPython's stack for frames: a frame that asks for as many gets a chunk of its own."""
 
 
 def with_room(function: FunctionType) -> FunctionType:

@@ -108,7 +108,7 @@ class Match:
 
 
 class Glance:
-    """What is known of a match of one operator before the values of its block are: attributes, and declared types.
+    """Match of one operator as far as it is known before the values of its block are: attributes, and declared types.
 
     Anything else that a condition asks for is a `LookupError`.
     """

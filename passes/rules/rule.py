@@ -25,6 +25,8 @@ from minigraph.support.signatures import parameter_names
 F = TypeVar("F", bound=Callable[..., Any])
 
 _LEAST_FIRINGS = 100
+"""Firings, or rounds of a group, that even the smallest block may take."""
+
 _FIRINGS_PER_OP = 10
 """Maximum firings of rules for each operator that a block had; more means that they do not end."""
 

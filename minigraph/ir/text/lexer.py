@@ -27,7 +27,11 @@ _CONSTANTS = {"True": True, "False": False, "None": None}
 _DTYPES = {str(dtype): dtype for dtype in DType}
 _MARKS = frozenset("[](){}=,:")
 _DEEPEST = 64
+"""Maximum levels of nesting, so that no text exhausts Python's stack."""
+
 _MOST_DIGITS = 400
+"""Maximum characters of a number: Python reads long ones in quadratic time."""
+
 _LARGEST_DIMENSION = (1 << 63) - 1
 
 
