@@ -35,6 +35,10 @@ class Rate(float):
 
     shape = (1,)
 
+    def __new__(cls, value: Any) -> Rate:
+        # A power of a negative number is complex, and `number` says that it is no rate.
+        return super().__new__(cls, number(value, "a learning rate") if isinstance(value, complex) else value)
+
     def numpy(self) -> np.ndarray[Any, Any]:
         """The rate as an array, float32[1]."""
         return np.array([self], np.float32)

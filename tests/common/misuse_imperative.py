@@ -581,7 +581,7 @@ def picture(thing, depth=3):
     if isinstance(thing, np.ndarray):
         return thing.dtype.str, thing.shape, thing.tobytes()
     if isinstance(thing, Eager):
-        return id(thing.value), id(thing.grad), thing.stop_gradient
+        return id(thing.array), id(thing.grad), thing.stop_gradient
     if isinstance(thing, dict):
         return [(key, picture(value, depth - 1)) for key, value in thing.items()] if depth else len(thing)
     if isinstance(thing, list | tuple | set):
