@@ -34,7 +34,8 @@ def launch(script: str, arguments: Sequence[str], ranks: int, timeout: float, th
     if not Path(script).is_file():
         raise MissingFileError(f"there is no file {script}")
     command = [_find_mpiexec(), "-n", str(ranks), sys.executable, "-m", "minigraph.parallel.rank", script, *arguments]
-    with tempfile.TemporaryDirectory() as folder:
+    # A rank that is being ended may still write to it.
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         process = subprocess.Popen(
             command,
             env=_environment(ranks, folder, timeout, threads),
@@ -48,9 +49,11 @@ def launch(script: str, arguments: Sequence[str], ranks: int, timeout: float, th
         except BaseException:  # such as Ctrl-C
             process.terminate()
             raise
-        if process.wait():
+        # A rank that calls os._exit(0) ends the others, and MPICH takes that for a good end.
+        is_good = process.wait() == 0 and all((Path(folder) / f"rank-{rank}.end").exists() for rank in range(ranks))
+        if not is_good:
             print(_story(Path(folder), ranks, died[0] or died[1]), file=sys.stderr)
-    return int(process.returncode != 0)
+    return int(not is_good)
 
 
 _THREADS = ("OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS")
@@ -110,6 +113,8 @@ def _story(folder: Path, ranks: int, died: int | None) -> str:
     if failed:
         (_, text), rank = failed[0]
         lines = [f"rank {rank} failed first:", text.rstrip()]
+    elif died is None:
+        lines = ["a rank ended before the end of its script without an error, as by os._exit or a signal"]
     else:
         dead = [f"rank {rank}" for rank, text in enumerate(doing) if text.startswith(f"process {died},")] or ["a rank"]
         lines = [f"{dead[0]} died without an error, as by a signal or for lack of memory"]

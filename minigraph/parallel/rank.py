@@ -67,6 +67,7 @@ def main(arguments: list[str]) -> None:
     try:
         _run(arguments[0])
         communicator.end()
+        (folder / f"rank-{rank}.end").touch()
     except BaseException as error:
         # The launcher shows it, without the lines of this file and of runpy.
         text = "".join(traceback.format_exception(error.with_traceback(_of_script(error.__traceback__))))

@@ -41,6 +41,8 @@ for step in range(3):
             os.kill(os.getpid(), signal.SIGKILL)
         if what == "exit":
             sys.exit(3)
+        if what == "leave":
+            os._exit(0)
         if what == "early":
             break
         if what == "wait":
@@ -96,6 +98,7 @@ def test_lines_begin_with_their_rank(script):
         ("raise", r"rank 1 failed first:\nTraceback.*\n  File .*script.py.*\n(.*\n)*ValueError: on purpose"),
         ("exit", r"rank 1 failed first:\nTraceback(.*\n)*SystemExit: 3"),
         ("die", "rank 1 died without an error, as by a signal or for lack of memory"),
+        ("leave", "a rank ended before the end of its script without an error, as by os._exit"),
         ("early", r"rank 1, exchanges 1 to 3:\n(.*\n)*    the end of the script"),
         ("other", r"rank 0, exchanges 1 to 1:\n    c_allreduce_sum of x(.*\n)*  rank 1.*\n    c_allreduce_max of x"),
     ],
