@@ -42,6 +42,10 @@ _CLIPS = frozenset({
     "clip", "clip_by_norm", "clip_by_global_norm", "clip_factor", "global_norm", "squared_l2_norm", "norm",
     "p_norm", "sqrt", "square",
 })  # fmt: skip
+_NO_SUMS = {"c_allreduce_max": "maximum", "c_allreduce_min": "minimum", "c_allreduce_prod": "product"}
+"""Names of the reductions that are no sums."""
+_EXTREMES = frozenset({"c_allreduce_max", "c_allreduce_min"})
+"""Reductions that leave a value alone that is the same on every rank."""
 
 
 @public
@@ -240,6 +244,11 @@ class _Check:
         if op.type == "c_gather_parts":
             for name in op.output("Out"):
                 self.updated.pop(name, None)
+        if op.type == "c_broadcast" and self.of(op.input("X")[0]) is PARTIAL:
+            raise self._wrong(
+                op, f"gives every rank the root's part of {op.input('X')[0]}", "the parts of the others are lost",
+                "Use c_allreduce_sum.",
+            )  # fmt: skip
         if op.type in ("c_broadcast", "c_allgather", "c_gather_parts"):
             return R
         for name in op.inputs.get("X", ()):
@@ -265,7 +274,7 @@ class _Check:
                 "the gradient is then multiplied by the number of ranks",
                 "Leave one of the two out.", [f"before: {before}"],
             )  # fmt: skip
-        if kind is R and op.type != "c_allreduce_max":
+        if kind is R and op.type not in _EXTREMES:
             raise self._wrong(
                 op, f"sums {name} over the ranks, where it is the same", "the sum is multiplied by the number of ranks",
                 "Leave it out, or divide it by the number of ranks.",
@@ -281,10 +290,11 @@ class _Check:
             raise self._wrong(
                 op, f"adds up {name}, norms of each rank's part", "squares add up, norms do not", "Use c_allgather."
             )
-        if kind in (PARTIAL, Spread.SQUARES) and op.type == "c_allreduce_max":
+        if kind in (PARTIAL, Spread.SQUARES) and op.type in _NO_SUMS:
             raise self._wrong(
-                op, f"takes the maximum of {name}, one rank's part of a sum", "the parts add up", "Use c_allreduce_sum."
-            )
+                op, f"takes the {_NO_SUMS[op.type]} of {name}, one rank's part of a sum", "the parts add up",
+                "Use c_allreduce_sum.",
+            )  # fmt: skip
 
     def _check_update(self, op: Operator) -> None:
         param = op.input("Param")[0]

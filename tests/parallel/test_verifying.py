@@ -146,6 +146,38 @@ def maximum_norm_with_a_sum():
     return main
 
 
+def exchanged_by(type):
+    """A training in which another exchange stands where the gradient of w is summed."""
+    main = exchanged(training())
+    reduction = exchange_of(main, "w@GRAD")
+    insert(main, type, {"X": "w@GRAD"}, {"Out": "w@GRAD"}, reduction)
+    main.global_block().remove(reduction)
+    return main
+
+
+@case(WRONG, "c_allreduce_min takes the minimum of w@GRAD, one rank's part of a sum", "Use c_allreduce_sum")
+def minimum_of_parts():
+    return exchanged_by("c_allreduce_min")
+
+
+@case(WRONG, "c_allreduce_prod takes the product of w@GRAD, one rank's part of a sum", "Use c_allreduce_sum")
+def product_of_parts():
+    return exchanged_by("c_allreduce_prod")
+
+
+@case(WRONG, "c_broadcast gives every rank the root's part of w@GRAD", "Use c_allreduce_sum")
+def gradient_of_the_root():
+    return exchanged_by("c_broadcast")
+
+
+@case(RIGHT)
+def extremes_of_what_is_the_same():
+    main = exchanged(training())
+    for type, name in (("c_allreduce_max", "learning_rate_0"), ("c_allreduce_min", "w")):
+        insert(main, type, {"X": name}, {"Out": name}, "sgd", Role.OPTIMIZE)
+    return main
+
+
 @case(WRONG, "sgd updates w before w@GRAD is summed over the ranks")
 def update_before_the_sum():
     main = exchanged(training())
