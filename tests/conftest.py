@@ -37,21 +37,30 @@ def pytest_collection():
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _compiled_files(tmp_path_factory):
+def _compiled_files(request, tmp_path_factory):
     """Tests compile loops where they ask for it, because many compare bits; nothing is left in the user's caches.
 
-    Workers of a run and processes that tests start share the folders of compiled loops and, where Python is told to
-    write no bytecode, of bytecode: else each of those processes compiles minigraph again.
+    Workers of a run, later runs and processes that tests start share the folder of compiled loops, whose names contain
+    hashes of the sources: `--cache-clear` empties it. Where Python is told to write no bytecode those of a run share a
+    folder of bytecode: else each of those processes compiles minigraph again.
     """
     folder = tmp_path_factory.getbasetemp()
     folder = folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("MINIGRAPH_JIT", "off")
-        patch.setenv("MINIGRAPH_JIT_CACHE", str(folder / "loops"))
+        patch.setenv("MINIGRAPH_JIT_CACHE", str(_kept_loops(request.config) or folder / "loops"))
         if sys.dont_write_bytecode:
             patch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)
             patch.setenv("PYTHONPYCACHEPREFIX", str(folder / "bytecode"))
         yield
+
+
+def _kept_loops(config):
+    """The folder of pytest's cache for compiled loops, or None: pytest may run without a cache or where none may be."""
+    try:
+        return config.cache.mkdir("loops")
+    except (AttributeError, OSError):
+        return None
 
 
 @pytest.fixture

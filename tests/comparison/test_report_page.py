@@ -151,6 +151,7 @@ def test_the_page_is_whole_and_escaped(file, report):
     assert "prefers-color-scheme: dark" in text
 
 
+@pytest.mark.slow
 def test_the_page_needs_nothing_from_elsewhere(file):
     text = file.read_text(encoding="utf-8")
     assert re.findall(r"https?:|//[a-z]|@import|url\((?!#)", text) == []
@@ -200,6 +201,7 @@ def test_of_many_parameters_the_largest_are_drawn_and_all_are_listed():
     assert all(rows.count(name) == 2 for name in norms)
 
 
+@pytest.mark.slow
 def test_the_page_may_show_norms_over_ranks(report, file, tmp_path):
     assert 'id="ranks"' not in file.read_text(encoding="utf-8")
     report.save_html(tmp_path / "page.html", NormsOverRanks((3.0, 4.0), 0.5, 1.0))

@@ -79,6 +79,7 @@ def trained(seed, forgets):
     return found
 
 
+@pytest.mark.laws
 @pytest.mark.parametrize("seed", range(30))
 def test_random_networks_have_the_bits_of_calls_that_are_made_anew(seed):
     for old, new in zip(trained(seed, True), trained(seed, False), strict=True):

@@ -59,6 +59,7 @@ def history(network, clip):
         return losses + [param.numpy() for param in model.parameters()]
 
 
+@pytest.mark.laws
 @pytest.mark.parametrize("clip", [None, fluid.clip.GradientClipByNorm(0.01)], ids=["no clip", "clip"])
 @pytest.mark.parametrize("network", [Words, Heads])
 def test_training_gives_the_same_numbers_with_tables(network, clip, monkeypatch):

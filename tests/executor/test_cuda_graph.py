@@ -126,6 +126,7 @@ def test_state_that_is_replaced_is_written_to_where_it_was(recording):
         assert results[0][1][name].tobytes() == value.tobytes(), name
 
 
+@pytest.mark.slow
 @needs_compiler
 def test_the_calls_are_in_order(recording):
     network, each = Network(), executor()

@@ -222,6 +222,7 @@ def test_selected_rows_that_are_fetched_share_no_memory():
     assert not any(np.shares_memory(a, b) for a, b in itertools.combinations(arrays, 2))
 
 
+@pytest.mark.laws
 @given(recipes(max_steps=4))
 def test_results_of_random_programs_share_no_memory(recipe):
     built = build(recipe)

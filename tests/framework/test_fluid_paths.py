@@ -178,6 +178,7 @@ def test_the_top_module_has_fluids_version():
         _ = paddle.to_tensr
 
 
+@pytest.mark.slow
 def test_modules_below_the_top_module_are_those_of_minigraph_itself():
     script = """
 import sys

@@ -293,6 +293,7 @@ def test_vectors_are_updated_in_place_by_one_launch(type, dtype, joined, host_cu
     same_bits(list(more) if len(outs) > 1 else [more], outs)
 
 
+@pytest.mark.laws
 @needs_compiler
 @pytest.mark.parametrize("type", ["sgd", "adam", "rmsprop"])
 @pytest.mark.parametrize("flags", [(False, False), (False, True)])

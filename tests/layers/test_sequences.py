@@ -56,6 +56,7 @@ def test_the_gradient_of_a_layer_is_the_central_difference(name, lengths):
     check(ON_ROWS[name], x=tensor(lengths, 2, dtype="float64"))
 
 
+@pytest.mark.laws
 @pytest.mark.parametrize("lengths", LENGTHS, ids=str)
 @pytest.mark.parametrize("start", [-3, -1, 0, 2])
 def test_the_gradients_of_sequence_conv_are_central_differences(lengths, start):
@@ -122,6 +123,7 @@ def test_the_gradients_of_scattering_are_central_differences():
     check(lambda x, i, u: layers.sequence_scatter(x, i, u), **given)
 
 
+@pytest.mark.laws
 @pytest.mark.parametrize("is_reverse", [False, True])
 @pytest.mark.parametrize("lengths", LENGTHS, ids=str)
 def test_the_gradients_of_lstm_are_central_differences(lengths, is_reverse):
@@ -135,6 +137,7 @@ def test_the_gradients_of_lstm_are_central_differences(lengths, is_reverse):
     check(both, **given, w=numbers(2, 8), b=numbers(1, 14))
 
 
+@pytest.mark.laws
 @pytest.mark.parametrize("activation", ["sigmoid", "tanh", "relu", "identity"])
 def test_the_gradients_of_lstmp_are_central_differences(activation):
     def both(x, h, c, w, p, b):
@@ -147,6 +150,7 @@ def test_the_gradients_of_lstmp_are_central_differences(activation):
     check(both, **given, w=numbers(3, 8), p=numbers(2, 3), b=numbers(1, 8))
 
 
+@pytest.mark.laws
 @pytest.mark.parametrize("origin_mode", [False, True])
 @pytest.mark.parametrize("lengths", LENGTHS, ids=str)
 def test_the_gradients_of_gru_are_central_differences(lengths, origin_mode):

@@ -27,6 +27,7 @@ def types_of(drawn, rows):
     return {name: TensorType(inputs[name].dtype, shapes[name]) for name in sorted(inputs)}
 
 
+@pytest.mark.laws
 @pytest.mark.parametrize("chunk", range(10))
 def test_plans_of_random_programs_equal_those_made_from_nothing(chunk):
     made = reused = 0

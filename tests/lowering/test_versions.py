@@ -204,6 +204,7 @@ def test_what_made_a_fed_value_infinite_is_told_though_it_changes_its_shape():
             executor.run(feed={"given": np.zeros((2, 8), "float32")}, fetch_list=[total])
 
 
+@pytest.mark.laws
 @given(st.lists(st.tuples(st.sampled_from(["relu", "add", "retype", "assign"]), *[st.integers(0, 5)] * 2), max_size=12))
 def test_random_changes_give_the_bits_of_the_interpreter(steps):
     shapes = [[2, 6, 8], [12, 8], [96], [4, 24], [2, 48], [2, 2, 24]]

@@ -36,6 +36,7 @@ def trained(executor, makers, size):
     return found + [np.array(scope.find_var(v.name).get_tensor()) for v in main.list_vars() if v.persistable]
 
 
+@pytest.mark.laws
 @pytest.mark.filterwarnings("ignore:.*are updated already")
 @pytest.mark.parametrize("jit", [False, pytest.param(True, marks=needs_numba)])
 @pytest.mark.parametrize("size", [2, 40])

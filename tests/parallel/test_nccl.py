@@ -181,6 +181,7 @@ def trained(rank, ranks, place, exact=True):
     return np.concatenate([np.array(scope.find_var(name).get_tensor()).ravel() for name in names])
 
 
+@pytest.mark.slow
 @needs_compiler
 @pytest.mark.filterwarnings("ignore:exact=True", "ignore:each rank averages")
 def test_exact_programs_have_the_same_bits_on_any_number_of_gpus(gpus):

@@ -60,6 +60,7 @@ def train(name, rows, ranks, sharded=False):
     return [np.array(scope.find_var(p.name).get_tensor()) for p in main.all_parameters()]
 
 
+@pytest.mark.laws
 @pytest.mark.parametrize("ranks", [2, 4])
 @pytest.mark.parametrize("name", LOSSES)
 def test_ragged_ranks_train_as_one(name, ranks):

@@ -151,6 +151,7 @@ def test_what_may_differ_is_left_alone(what):
 SPECIAL = st.sampled_from([float("nan"), float("inf"), -float("inf"), 0.0, -0.0, float(np.float32(3e38))])
 
 
+@pytest.mark.laws
 @TEXTS
 @given(
     arrays("float32", (4, 3), elements=st.floats(-200, 200, width=32) | SPECIAL),

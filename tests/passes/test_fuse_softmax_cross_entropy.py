@@ -62,6 +62,7 @@ def test_what_may_differ_is_left_alone(what):
     assert not any("softmax_with" in line for line in op_lines(FuseSoftmaxCrossEntropy(), text, fetch))
 
 
+@pytest.mark.laws
 @given(
     arrays("float32", (4, 3), elements=st.floats(-200, 200, width=32)),
     st.lists(st.sampled_from([0, 1, 2, -100]), min_size=4, max_size=4),

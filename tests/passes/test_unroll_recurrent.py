@@ -78,6 +78,7 @@ def bits(executor, built, fetch):
     return history(executor, built, fetch)
 
 
+@pytest.mark.laws
 @pytest.mark.parametrize("trains", [False, True])
 @pytest.mark.parametrize("reverse", [False, True])
 @pytest.mark.parametrize("length", [1, 4])

@@ -128,6 +128,7 @@ def test_no_import_circles():
     assert circles == []
 
 
+@pytest.mark.slow
 def test_the_exceptions_are_needed():
     assert sorted(EXCEPTIONS.keys() - imports().keys()) == []
 

@@ -80,6 +80,7 @@ def test_parts_are_summed_and_gathered(ranks, blocks, runner):
             assert all(map(np.array_equal, found, sums))
 
 
+@pytest.mark.laws
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
 @pytest.mark.parametrize("p", [1.0, 2.0, np.inf])
 @pytest.mark.parametrize("clip_norm", [0.5, 1e9])
