@@ -85,7 +85,8 @@ def norms_over(xp, x, axes: tuple[int, ...], p: float = 2.0) -> tuple[Any, Any]:
     if not x.size:
         kept = xp.zeros([1 if axis in axes else size for axis, size in enumerate(x.shape)])
         return xp.ones_like(kept), kept
-    sizes = xp.asarray(xp.absolute(x, dtype=_FLOAT64))
+    sizes = x.astype(_FLOAT64)
+    xp.absolute(sizes, out=sizes)
     if x.dtype != _FLOAT64 and p in (1, 2):  # squares of narrower types are safe
         total = add_over(xp, _powers(xp, sizes, p), axes, keepdims=True)
         return _root(xp, total, xp.ones_like(total), p)

@@ -10,7 +10,7 @@ import numpy as np
 
 from minigraph.kernels.jit.functions import UnsupportedError
 from minigraph.kernels.jit.offers import offer
-from minigraph.kernels.jit.recorders import MOST_ELEMENTS, native, native_loop
+from minigraph.kernels.jit.recorders import MOST_VIEWED, native, native_loop
 from minigraph.kernels.jit.recording import FUNCTIONS, Recording, Symbol
 from minigraph.kernels.tensor import inverse
 from minigraph.support.shape_rules import split_lengths
@@ -158,7 +158,7 @@ def copied_transpose_back(xp, x_shape, d_out, *, axis):
 
 def _is_copied(x: Any) -> bool:
     """Whether a transpose is copied, which lets the operators around it belong to one table."""
-    return len(x.shape) > 2 and prod(x.shape) <= MOST_ELEMENTS
+    return len(x.shape) > 2 and prod(x.shape) <= MOST_VIEWED
 
 
 FUNCTIONS |= {
@@ -166,4 +166,6 @@ FUNCTIONS |= {
     "concatenate": _concatenated,
     "stack": _stacked,
     "empty_like": lambda recording, x: recording.new(x.shape, x.dtype),
+    "ones_like": lambda recording, x, dtype=None: recording.constant(np.ones(x.shape), dtype or x.dtype),
+    "zeros_like": lambda recording, x, dtype=None: recording.constant(np.zeros(x.shape), dtype or x.dtype),
 }

@@ -18,7 +18,7 @@ from minigraph.kernels.jit.functions import UnsupportedError
 from minigraph.kernels.jit.products import dot, dots
 from minigraph.kernels.jit.products import matmul as batched
 from minigraph.kernels.jit.recorders import native, offer_for
-from minigraph.kernels.jit.recording import Recording, Symbol
+from minigraph.kernels.jit.recording import FUNCTIONS, Recording, Symbol
 from minigraph.kernels.loss import FLOOR, SHORT_ROW, goes_by_columns
 from minigraph.kernels.registry import find_kernel
 from minigraph.kernels.sums import MANY_ROWS, are_rows
@@ -40,7 +40,7 @@ def _by_kernel(type: str) -> Callable[..., Any]:
             raise UnsupportedError("not of one type and order")
         if type in TYPES and not has_formula(type, attrs):
             raise UnsupportedError("no formula")
-        return kernel.function(recording.module, *inputs, **attrs)
+        return kernel.function(np, *inputs, **attrs)
 
     return offer
 
@@ -169,7 +169,7 @@ def elementwise_add_grad(recording, x, y, d_out, *, axis, wanted):
 
 def _total(recording: Recording, x: Symbol) -> Symbol:
     """Sum of all elements, in an array of one."""
-    return recording.reduce(np.add, x.reshape(-1), recording.constant(np.zeros(1), x.dtype))
+    return recording.reduced(np.add, x.reshape(-1), keepdims=True)
 
 
 @native("reduce_sum")
@@ -183,11 +183,34 @@ def reduce_sum(recording, x, *, dim, keep_dim, reduce_all, out_dtype):
     elif are_rows(x.shape, axes):
         total = _sum_of_rows(recording, _as_matrix(x, len(axes)))
     elif axes == tuple(range(len(kept), x.ndim)):
-        zeros = recording.constant(np.zeros((prod(kept), 1)), x.dtype)
-        total = recording.reduce(np.add, _as_matrix(x, len(kept)), zeros)
+        total = recording.reduced(np.add, _as_matrix(x, len(kept)), 1)
     else:
         raise UnsupportedError("dimensions in between")
     return total.reshape([1 if i in axes else size for i, size in enumerate(x.shape)] if keep_dim else kept or [1])
+
+
+def _by_reducing(ufunc: np.ufunc) -> Callable[..., Any]:
+    """The function of NumPy that does no more than reduce, such as ``numpy.sum``."""
+
+    def function(recording: Recording, x: Symbol, axis: Any = None, **options: Any) -> Any:
+        return ufunc.reduce(x, axis, **options)
+
+    return function
+
+
+FUNCTIONS |= {"sum": _by_reducing(np.add), "prod": _by_reducing(np.multiply)}
+FUNCTIONS |= dict.fromkeys(("max", "amax"), _by_reducing(np.maximum))
+FUNCTIONS |= dict.fromkeys(("min", "amin"), _by_reducing(np.minimum))
+
+
+def _clip(recording: Recording, x: Symbol, low: Any, high: Any, out: Any = None, **options: Any) -> Any:
+    # At a bound of 0 the sign of a zero is another one.
+    if not (isinstance(low, int | float) and isinstance(high, int | float) and low and high):
+        raise UnsupportedError("bounds that may be 0")
+    return np.minimum(np.maximum(x, low, **options), high, out=out)
+
+
+FUNCTIONS["clip"] = _clip
 
 
 def _axes(x: Symbol, dim: Sequence[int], reduce_all: bool) -> tuple[int, ...]:
@@ -274,7 +297,7 @@ def softmax(recording, x, *, axis):
 
 
 def _softmax_of_columns(recording: Recording, columns: Symbol) -> Any:
-    shifted = np.subtract(columns, recording.reduce(np.maximum, columns[1:], columns[0]))
+    shifted = np.subtract(columns, np.maximum.reduce(columns))
     powers = np.exp(np.maximum(shifted, columns.dtype.type(FLOOR)))
     return np.true_divide(powers, _sum_of_rows(recording, powers))
 
@@ -329,7 +352,7 @@ def softmax_with_cross_entropy(recording, logits, label, *, soft_label, ignore_i
         raise UnsupportedError("another way")
     columns, classes = _columns(logits), logits.shape[-1]
     rows, dtype = logits.reshape(-1, classes), logits.dtype
-    largest = recording.reduce(np.maximum, columns[1:], columns[0]).reshape(-1, 1)
+    largest = np.maximum.reduce(columns).reshape(-1, 1)
     shifted, match = np.subtract(rows, largest), recording.new((label.size,), dtype)
     recording.label_call("pick", label.reshape(-1), shifted, match, shifted.T)
     powers = np.exp(np.maximum(shifted, dtype.type(FLOOR)))

@@ -19,7 +19,7 @@ KERNEL, LOOP = "kernel", "loop"
 MOST_ELEMENTS = 4096
 """Maximum elements of an array that gets calls of single functions: beyond, one compiled loop for all is quicker."""
 
-_MOST_VIEWED = 16_384
+MOST_VIEWED = 16_384
 """Maximum elements of a result that is a view: where the plan reads it behind a table, the table copies it."""
 
 Offer = Callable[..., Any]
@@ -132,17 +132,19 @@ def _by_running(kernel: Kernel, recording: Recording, *inputs: Any, **attrs: Any
         raise UnsupportedError(f"{type(error).__name__}: {error}") from error
     results = [_result(recording, each) for each in (found if isinstance(found, tuple) else (found,))]
     views = [x for x in _flat(results) if x is not None and recording.place_of(x)[0] < recording.inputs]
-    if any(not 0 < x.size <= _MOST_VIEWED for x in views):
+    if any(not 0 < x.size <= MOST_VIEWED for x in views):
         raise UnsupportedError("a view of nothing, or of much")
     return tuple(results)
 
 
 def _result(recording: Recording, found: Any) -> Any:
-    """A result as a symbol; besides, there are arrays without elements, whose shape is what the gradient needs."""
+    """A result as a symbol; besides, there are arrays that no input has to do with."""
     if isinstance(found, list):
         return [_result(recording, each) for each in found]
     if isinstance(found, np.ndarray) and not found.size:
-        return recording.new(found.shape, found.dtype)
+        return recording.new(found.shape, found.dtype)  # its shape is what a gradient needs
+    if isinstance(found, np.ndarray) and found.dtype != np.object_:
+        return recording.copied(recording.constant(found, found.dtype))
     if found is None or isinstance(found, Symbol):
         return found
     raise UnsupportedError("a result that no call computes")

@@ -14,7 +14,7 @@ import numpy as np
 
 from minigraph.kernels.clip import LEAST_FACTOR
 from minigraph.kernels.jit.functions import UnsupportedError, address_of, inner_loop, is_convertible
-from minigraph.kernels.tracing import Traced, TracingModule
+from minigraph.kernels.tracing import Traced
 
 STATUS = -1
 """Placeholder, as a call's own word, for the address of the table's status."""
@@ -23,6 +23,12 @@ _MOST_CALLS = 64
 """Maximum calls of one inner loop for one array; each call goes through two of the array's dimensions."""
 
 _FLOATS = ("float32", "float64")
+
+_REDUCED = (np.add, np.multiply, np.maximum, np.minimum)
+"""Functions whose reductions are recorded."""
+
+_MOST_REDUCED = 8192
+"""Maximum elements of what is reduced: NumPy's buffer, which it fills once."""
 
 _WORDS = (1, 2, 4, 8)
 """Bytes of an element that can be copied as a whole number."""
@@ -83,7 +89,6 @@ class Recording:
         self.memories: list[np.ndarray] = []
         self.constants: dict[int, np.ndarray] = {}
         self.calls: list[Call] = []
-        self.module = TracingModule()
 
     def new(self, shape: Sequence[int], dtype: Any) -> Symbol:
         """A symbol with memory of its own."""
@@ -178,19 +183,35 @@ class Recording:
             return x
         raise UnsupportedError("a result with gaps")
 
-    def reduce(self, ufunc: np.ufunc, x: Symbol, first: Symbol) -> Symbol:
-        """``ufunc.reduce`` of a vector, or of a matrix along the dimension that `first` lacks or has 1 of."""
-        result = self.new(first.shape, x.dtype)
+    def reduced(self, ufunc: np.ufunc, x: Symbol, axis: Any = 0, dtype: Any = None, keepdims: bool = False) -> Symbol:
+        """``ufunc.reduce`` of sums, products and extremes, in the order in which NumPy goes through the elements."""
+        x = x if dtype is None else x.astype(dtype, copy=False)
+        if ufunc not in _REDUCED or x.dtype.name not in _FLOATS or not x.value.layout.flags.c_contiguous:
+            raise UnsupportedError(f"{ufunc.__name__}.reduce")
+        if not 0 < x.size <= _MOST_REDUCED or not x.ndim:
+            raise UnsupportedError("nothing, or much")
+        given = range(x.ndim) if axis is None else axis if isinstance(axis, tuple) else (axis,)
+        axes = [each % x.ndim for each in given]
+        shape = [1 if i in axes else size for i, size in enumerate(x.shape)]
+        first, rest = self._first_and_rest(ufunc, x, [i for i in axes if x.shape[i] > 1])
+        result = self.new(shape, x.dtype)
         self.copy(first, result)
-        function, own, _ = inner_loop(ufunc, x.dtype.char)
-        # An inner loop with a step of 0 for the result adds up in place, from its first element on.
-        if x.ndim == 1:
-            self.work += x.size
-            self.emit(function, [result, x, result], [x.size], [0, x.value.layout.strides[0], 0, 0, 0, 0], own)
-        else:
-            whole = np.broadcast_to(result.value.layout, x.shape)
-            self.each(function, own, [result.seen(whole), x, result.seen(whole)])
-        return result
+        if rest.size:
+            function, own, _ = inner_loop(ufunc, x.dtype.char)
+            # An inner loop with a step of 0 for the result adds up in place, from its first element on.
+            whole = result.seen(np.broadcast_to(result.value.layout, rest.shape))
+            self.each(function, own, [whole, rest, whole])
+        return result if keepdims else result.reshape([size for i, size in enumerate(x.shape) if i not in axes])
+
+    def _first_and_rest(self, ufunc: np.ufunc, x: Symbol, axes: Sequence[int]) -> tuple[Symbol, Symbol]:
+        """What NumPy's result is at first, and what it goes through: extremes begin with elements, sums with 0."""
+        if ufunc.identity is not None:
+            return self.constant(ufunc.identity, x.dtype), x
+        if len(axes) > 1:
+            raise UnsupportedError("extremes along several dimensions")
+        layout, before = x.value.layout, (slice(None),) * (axes[0] if axes else 0)
+        rest = layout[(*before, slice(1, None))] if axes else layout[:0]
+        return (x.seen(layout[(*before, slice(0, 1))]) if axes else x), x.seen(rest)
 
     def label_call(self, name: str, labels: Symbol, x: Symbol, y: Symbol, elements: Symbol) -> None:
         """Move elements between vectors and the places that labels pick among the columns of `elements`."""
@@ -355,9 +376,9 @@ class Symbol(Traced):
         if function in FUNCTIONS:
             return FUNCTIONS[function](self.recording, *operands, **options)
         ufunc = getattr(np, function, None)
-        if not isinstance(ufunc, np.ufunc) or ufunc.signature is not None or ufunc.nout > 1 or options:
+        if not isinstance(ufunc, np.ufunc) or options:
             raise UnsupportedError(function)
-        return self.recording.ufunc(ufunc, operands)
+        return _called(self.recording, ufunc, *operands)
 
     def copy(self) -> Symbol:
         return self.recording.copied(self)
@@ -367,10 +388,19 @@ class Symbol(Traced):
             return self.copy() if copy else self
         return self.recording.converted(self, np.dtype(dtype))
 
-    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
-        if method != "__call__" or options.keys() - {"out"}:
+    def __array_ufunc__(
+        self, ufunc: np.ufunc, method: str, *inputs: Any, out: Any = (None,), where: Any = True,
+        casting: str = "same_kind", **options: Any,
+    ) -> Any:  # fmt: skip
+        (target,) = out
+        call, known = _METHODS.get(method, (None, ()))
+        if call is None or options.keys() - known or casting not in ("same_kind", "unsafe"):
             raise UnsupportedError(f"{ufunc.__name__}.{method}")
-        result, (target,) = self.apply(ufunc.__name__, *inputs), options.get("out", (None,))
+        result = call(self.recording, ufunc, *inputs, **options)
+        if where is not True:
+            if method != "__call__" or target is None:
+                raise UnsupportedError("elements that nothing is computed for")
+            result = self.recording.where(where, result, target)
         if target is None:
             return result
         is_alike = (result.shape, result.dtype) == (target.shape, target.dtype)
@@ -384,6 +414,28 @@ class Symbol(Traced):
         if function is np.copyto and args[0].value.memory in self.recording.viewed:
             raise UnsupportedError("a choice between what is there and something else, in place")
         return super().__array_function__(function, types, args, kwargs)
+
+
+def _called(recording: Recording, ufunc: np.ufunc, *operands: Any, dtype: Any = None) -> Symbol:
+    """The function of elements, or of matrices."""
+    if dtype is not None:
+        operands = tuple([x.astype(dtype, copy=False) if isinstance(x, Symbol) else x for x in operands])
+    if ufunc.signature is None and ufunc.nout == 1:
+        result = recording.ufunc(ufunc, operands)
+    elif ufunc.__name__ in FUNCTIONS:
+        result = FUNCTIONS[ufunc.__name__](recording, *operands)
+    else:
+        raise UnsupportedError(ufunc.__name__)
+    if dtype is not None and result.dtype != dtype:
+        raise UnsupportedError("results of another type")
+    return result
+
+
+_METHODS: dict[str, tuple[Callable[..., Symbol], set[str]]] = {
+    "__call__": (_called, {"dtype"}),
+    "reduce": (Recording.reduced, {"axis", "dtype", "keepdims"}),
+}
+"""Methods of ufuncs, with the options that recordings know."""
 
 
 def _lie_alike(x: Symbol, y: Symbol) -> bool:
