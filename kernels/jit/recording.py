@@ -30,6 +30,9 @@ _REDUCED = (np.add, np.multiply, np.maximum, np.minimum)
 _MOST_REDUCED = 8192
 """Maximum elements of what is reduced: NumPy's buffer, which it fills once."""
 
+_MOST_KEPT = 16_384
+"""Maximum elements of an array that is kept to be copied in every run: a larger one is made as quickly anew."""
+
 _WORDS = (1, 2, 4, 8)
 """Bytes of an element that can be copied as a whole number."""
 
@@ -100,6 +103,8 @@ class Recording:
         return self.new(shape[::-1], dtype).T if is_transposed else self.new(shape, dtype)
 
     def constant(self, value: Any, dtype: Any) -> Symbol:
+        if np.size(value) > _MOST_KEPT:
+            raise UnsupportedError("a large array to keep")
         found = self.new(np.shape(value), dtype)
         self.constants[found.value.memory] = np.array(value, dtype)
         return found

@@ -362,6 +362,20 @@ def test_a_kernel_that_is_more_than_calls_on_elements_is_not_recorded(function):
     assert record_of(kernel_of(function), (4,)) is None
 
 
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda x: layers.fill_constant([200, 100], "float32", 1.5),
+        lambda x: layers.assign(np.ones((200, 100), "float32")),
+    ],
+)
+def test_a_large_array_that_no_input_says_is_made_in_each_run(make):
+    x = fluid.data("x", [4])
+    executor, fetch = fluid.Executor(jit=True), [make(x), layers.exp(layers.tanh(x))]
+    (call,) = outside(source(executor, fetch, x=np.ones(4, "float32")))
+    assert call.removeprefix("fast_").startswith(("fill_constant", "assign_value"))
+
+
 def test_a_kernel_that_returns_another_size_is_not_recorded(monkeypatch):
     monkeypatch.setitem(registry._KERNELS, ("sin", None), kernel_of(lambda xp, x: xp.exp(x)[:2].copy()))
     executor = fluid.Executor(jit=True)
