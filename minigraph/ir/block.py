@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from minigraph import unique_name
 from minigraph.errors import (
@@ -42,6 +42,7 @@ from minigraph.types import TensorType, VarKind, as_dtype, dense_type
 if TYPE_CHECKING:
     from minigraph.ir.program import Program
 
+V = TypeVar("V", bound=Variable)
 _FIELDS = frozenset({"op_role", "op_role_var", "op_namescope"})
 """Attributes of fluid that are fields of an `Operator`."""
 
@@ -232,12 +233,11 @@ class Block:
         if existing is not None:
             self._check_same(existing, tensor_type and tensor_type.held_as(type or existing.kind))
             return existing
-        var = self.variable_type(
-            self, name, tensor_type, kind=kind, persistable=persistable,
+        var = self._new(
+            self.variable_type, name, tensor_type, kind=kind, persistable=persistable,
             stop_gradient=stop_gradient, is_data=is_data, need_check_feed=need_check_feed, error_clip=error_clip,
             lod_level=levels,
         )  # fmt: skip
-        self._add(var)
         if initializer is not None:
             initializer(var, self)
         return var
@@ -245,11 +245,7 @@ class Block:
     def temporary(self, name: str) -> Variable:
         """`create_var` for the result of an operator: only the name is given."""
         existing = self.vars.get(name)
-        if existing is not None:
-            return existing
-        var = self.variable_type(self, name)
-        self._add(var)
-        return var
+        return self._new(self.variable_type, name) if existing is None else existing
 
     def fresh(self, key: str) -> Variable:
         """`temporary` with a name generated from `key`."""
@@ -289,11 +285,15 @@ class Block:
                 raise ProgramError(f"{existing} is not a parameter", hint="Choose another name.")
             self._check_same(existing, tensor_type)
             return existing
-        param = self.parameter_type(self, name, tensor_type, **fields)
-        self._add(param)
+        param = self._new(self.parameter_type, name, tensor_type, **fields)
         if initializer is not None:
             initializer(param, self)
         return param
+
+    def _new(self, made_as: type[V], name: str, tensor_type: TensorType | None = None, **fields: Any) -> V:
+        var = made_as(self, name, tensor_type, **fields)
+        self._add(var)
+        return var
 
     def _add(self, var: Variable) -> None:
         self.vars[var.name] = var
@@ -306,9 +306,7 @@ class Block:
 
     def declare(self, name: str, tensor_type: TensorType) -> Variable:
         """Make a variable of a known type; the name must be free."""
-        var = self.variable_type(self, name, tensor_type, kind=tensor_type.kind)
-        self._add(var)
-        return var
+        return self._new(self.variable_type, name, tensor_type, kind=tensor_type.kind)
 
     def _check_same(self, existing: Variable, wanted: TensorType | None) -> None:
         if wanted is not None and existing.tensor_type is not None and wanted != existing.tensor_type:
