@@ -50,6 +50,8 @@ EXCEPTIONS = {
     ("ir.variable", "ir.block"): "a variable knows its block; the annotation only",
     ("ir.operator", "ir.block"): "an operator knows its block; the annotation only",
     ("ir.block", "ir.program"): "a block knows its program; the annotation only",
+    ("ir.block_variables", "ir.block"): "a block knows the blocks around it; the annotation only",
+    ("ir.block_variables", "ir.program"): "a block knows its program; the annotation only",
     ("support.linked_folders", "kernels"): "looks whether the folder can be imported at all",
 }
 """Imports against the direction, each with its reason."""
