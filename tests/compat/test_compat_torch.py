@@ -258,6 +258,15 @@ def test_error_if_nonfinite_lets_pass_what_torch_can_compute():
     assert UTILS.get_total_norm(parameter([1e30]), 1, error_if_nonfinite=True).item() == pytest.approx(0.0, abs=10)
 
 
+@pytest.mark.parametrize(("order", "total"), [(-1, 2.0), (-2, 2.0), (-INF, 2.0)])
+def test_a_negative_order_leaves_the_total_finite_beside_an_infinite_gradient(order, total):
+    params = parameters([INF], [2.0])
+    assert UTILS.get_total_norm([p.grad for p in params], order, error_if_nonfinite=True).item() == total
+    assert UTILS.clip_grad_norm_(params, 1.0, order, error_if_nonfinite=True).item() == total
+    with pytest.raises(ExecutionError, match="is non-finite"):
+        UTILS.clip_grad_norm_(parameters([INF], [INF]), 1.0, order, error_if_nonfinite=True)
+
+
 @pytest.mark.parametrize("threshold", [-1.0, NAN])
 def test_thresholds_without_a_meaning_are_refused(threshold):
     param = parameter([3.0, 4.0])

@@ -222,7 +222,8 @@ def _require_finite(tensors: Sequence[Any], total: Any, order: float) -> None:
     norms = [(tensor, total_norm([tensor], order).item()) for tensor in tensors]
     wrong = [(tensor, norm) for tensor, norm in norms if not is_finite_in_torch(norm, order, tensor.dtype)]
     widest = max([tensor.dtype for tensor in tensors], default=DType.FP32)
-    if wrong or not is_finite_in_torch(total.item(), order, widest):
+    # A negative order takes the reciprocal of an infinite norm: 0, which leaves the total finite.
+    if (wrong and order > 0) or not is_finite_in_torch(total.item(), order, widest):
         raise ExecutionError(
             f"The total norm of order {order} for gradients from `parameters` is non-finite, so it cannot be clipped. "
             "To disable this error and scale the gradients by the non-finite norm anyway, set "
