@@ -37,9 +37,10 @@ def _of_y(x: Any, y: Any) -> Any:
 @_of_x.where
 @_of_y.where
 def _(m: Match) -> Iterator[tuple[bool, str]]:
+    inner = m.inner
     yield len(m.x.shape or ()) == len(m.y.shape or ()) == len(m.axis), "both operands must be batches"
-    yield all(map(m.values.is_only, m.inner)), "what changes its shape must have names of its own"
-    yield not any([m.value(name) in m.inner for name in m.pattern.numbers]), "one operand must be transposed"
+    yield all(map(m.values.is_only, inner)), "what changes its shape must have names of its own"
+    yield not any([m.value(name) in inner for name in m.pattern.numbers]), "one operand must be transposed"
 
 
 @_of_x.edit

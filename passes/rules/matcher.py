@@ -81,7 +81,10 @@ class Match:
     def _variable(self, value: Value | None) -> Variable | None:
         if value is None:
             return None
-        var, tensor_type = self.values.block.find_var(value.name), self.values.type_of(value)
+        var = self.values.block.find_var(value.name)
+        if self.values._has_declared_type(value):
+            return var
+        tensor_type = self.values.type_of(value)
         if var is None or var.tensor_type is tensor_type or var.tensor_type == tensor_type:
             return var
         return Variable(self.values.block, value.name, tensor_type)
@@ -139,14 +142,20 @@ class Matcher:
         self._captured: dict[str, Any] = {}
 
     def matches(self, op: Operator) -> Iterator[Match]:
-        """Yield the ways in which `op` is the last operator of the pattern."""
-        for _ in self.bindings(self.pattern.anchor, op):
+        """Yield the ways in which `op`, which fits the last operator of the pattern, is it."""
+        anchor = self.pattern.anchor
+        if anchor.commutes:
+            for _ in self.bindings(anchor, op):
+                yield from self._extend(0)
+        elif not self._makes_more(op) and self._bind(anchor, op, _inputs(op)):
             yield from self._extend(0)
 
     def _extend(self, number: int) -> Iterator[Match]:
         steps = self.pattern.steps
         while number < len(steps):
             op, value, makes = steps[number]
+            if makes and self._has_others(value):
+                return
             candidates = self.candidates(self.found[value], makes)
             number += 1
             if len(candidates) != 1 or op.commutes:
@@ -158,6 +167,28 @@ class Matcher:
             if not self._fits(op, candidates[0]) or not self._bind(op, candidates[0], _inputs(candidates[0])):
                 return
         yield self.match()
+
+    # `may_replace` decides who may read what. These two end most of the searches that it would refuse, where nobody
+    # wants reasons.
+
+    def _has_others(self, place: int) -> bool:
+        """Whether more operators read a value than the pattern has."""
+        limit = self.pattern.limits.get(place) if self.recorder is None else None
+        return limit is not None and len(self.values.readers.get(self.found[place], ())) > limit
+
+    def _makes_more(self, op: Operator) -> bool:
+        """Whether operators of types that the pattern does not have read what the last operator makes besides."""
+        anchor, pattern, values = self.pattern.anchor, self.pattern, self.values
+        if self.recorder is not None or anchor.shared or op.outputs.keys() <= anchor.makes:
+            return False
+        others = [name for slot, names in op.outputs.items() if slot not in anchor.makes for name in names]
+        return any(
+            [
+                reader.definition.type not in pattern.all_types
+                for name in others if name != EMPTY
+                for reader in values.readers.get(values.written(name, op), ())
+            ]
+        )  # fmt: skip
 
     def match(self) -> Match:
         """The match of the operators that are bound by now, all of the pattern."""

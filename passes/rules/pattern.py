@@ -131,10 +131,14 @@ class Pattern:
         self.steps = tuple(self._plan())
         self.types = frozenset(op.types[0] for op in self.ops if len(op.types) == 1)
         """Types of operators that a block must have."""
+        self.all_types = frozenset(type for op in self.ops for type in op.types)
+        """Types of which its operators may be."""
         self.alternatives = tuple(op.types for op in self.ops if len(op.types) > 1)
         """Types of which it must have one."""
         self.between = tuple((place, len([*self.readers(place)])) for place in self.maker if place not in self.returned)
         """Values that operators make and the pattern does not return, with the numbers of their readers in it."""
+        self.limits = {place: count for place, count in self.between if not self.maker[place].shared}
+        """Maximum numbers of operators that read values of which nothing else may read."""
         self.inner = tuple(self._inner())
         """Inputs of the anchor that an operator of the pattern makes: slot and place, that operator, and its slot."""
 

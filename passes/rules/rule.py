@@ -127,9 +127,10 @@ class Rule(Pass):
 
     def match(self, op: Operator, values: Values, recorder: Recorder | None = None) -> Match | None:
         """Return the match whose last operator is `op`; None if there is none."""
-        for found in Matcher(self.pattern, values, recorder).matches(op):
-            if self.holds(found, recorder):
-                return found
+        if fits(self.pattern.anchor, op, recorder):
+            for found in Matcher(self.pattern, values, recorder).matches(op):
+                if self.holds(found, recorder):
+                    return found
         return None
 
     def holds(self, match: Match, recorder: Recorder | None = None) -> bool:
@@ -489,7 +490,7 @@ def _anchored(rules: Sequence[Rule], block: Block) -> dict[Operator, list[Rule]]
 
 def _values(block: Block, rules: Iterable[Rule]) -> Values:
     """Return a table of the values that operators of the rules' types use."""
-    return Values(block, [type for each in rules for op in each.pattern.ops for type in op.types])
+    return Values(block, [type for each in rules for type in each.pattern.all_types])
 
 
 def _applied(each: Pass, program: Program) -> bool:
