@@ -264,19 +264,26 @@ class ValueTable:
         """Return the type of a value, None if it is not known; a name is declared with the type of its last value."""
         if value in self._types:
             return self._types[value]
+        if self._has_declared_type(value):
+            return self._declared_type(value[0])
         pending = [value]
         while pending:
             each = pending[-1]
             op = self.writer.get(each)
             if each in self._types:
                 pending.pop()
-            elif op is None or SUB_BLOCK in op.attrs or self._is_last(each[0], op):
+            elif op is None or self._has_declared_type(each):
                 self._types[each] = self._declared_type(each[0])
             elif missing := [v for name in slot_names(op.inputs) if (v := self.read(name, op)) not in self._types]:
                 pending += missing
             else:
                 self._infer(op)
         return self._types[value]
+
+    def _has_declared_type(self, value: Value) -> bool:
+        """Whether the type of a value is that with which its name is declared; its operators tell the others."""
+        op = self.writer.get(value)
+        return op is None or SUB_BLOCK in op.attrs or self._is_last(value[0], op)
 
     def _declared_type(self, name: str) -> TensorType | None:
         var = self.block.find_var(name)
@@ -332,14 +339,28 @@ class ValueTable:
 
     def _follow(self, edit: Edit) -> None:
         """Bring the tables up to date."""
+        if len(edit.old) == len(edit.new) == 1 and self._stands_in(*edit.old, *edit.new):
+            return
         # Readers first, because what an operator reads is found by who has written it.
-        for op in sorted(edit.old, key=self.position.__getitem__, reverse=True):
+        for op in sorted(edit.old, key=self.position.__getitem__, reverse=True) if edit.old[1:] else edit.old:
             self._forget(op)
         for op, place in zip(edit.new, edit.places, strict=True):
             self.position[op] = self._make_room(op, place)
             for name in op.output_arg_names:
                 self._note_write(op, name, edit.numbers.get(name) or next(self._fresh))
             self._note_reads(op)
+
+    def _stands_in(self, old: Operator, new: Operator) -> bool:
+        """Give an operator the place of one that wrote the same names, and has gone; False if it has another one."""
+        made = old.output_arg_names
+        if old._next is not new._next or old._prev is not new._prev or made != new.output_arg_names:
+            return False
+        self._forget_reads(old)
+        position = self.position[new] = self.position.pop(old)
+        for name in made:
+            self.writer[self._numbered(name, bisect_right(self._writes[name], position))] = new
+        self._note_reads(new)
+        return True
 
     def _make_room(self, op: Operator, after: Operator | None) -> int:
         """Return a position for an operator that has been linked in before `after`."""

@@ -185,13 +185,13 @@ class Values(ValueTable):
             If a result gets another type, and its name has other values, too.
         """
         self._require(op)
-        results = {name: self._declared_type(name) for name in op.output_arg_names}
+        shared = {
+            name: self._declared_type(name) for name in op.output_arg_names if not self.is_only(self.written(name, op))
+        }
         with all_or_nothing():
             op.set_attr(name, value)
             self.block.infer(op)
-            require_same_types(
-                op, {name: old for name, old in results.items() if not self.is_only(self.written(name, op))}
-            )
+            require_same_types(op, shared)
         self._types.clear()
         self._version = self.block.program.version
 
@@ -348,7 +348,7 @@ class Values(ValueTable):
         """
         found, made = list[Types](), set[str]()
         for op, place in zip(new, places, strict=True):
-            names = [name for name in op.input_arg_names if len(self._written_at(name)) > 1 and name not in made]
+            names = [name for name in op.input_arg_names if name not in made and len(self._written_at(name)) > 1]
             found.append({name: self.type_of(self._reaching(name, self._place(place))) for name in names})
             made.update(*op.outputs.values())
         return found
