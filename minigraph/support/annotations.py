@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import numbers
 import operator
@@ -11,6 +12,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+
+from minigraph.support.signatures import signature_of
 
 _EXAMPLES = {
     "an int": "10", "a float": "0.1", "a bool": "True", "a sequence of int": "[2, 3]",
@@ -29,7 +32,7 @@ def misfits(function: Callable[..., Any], given: Mapping[str, Any]) -> list[str]
     >>> misfits(fc, {"size": "a", "act": None})
     ["size must be an int, got 'a'"]
     """
-    parameters = inspect.signature(function).parameters
+    parameters = signature_of(function).parameters
     each = [
         (name, item)
         for name, value in given.items()
@@ -120,6 +123,7 @@ def _is_integer(value: Any) -> bool:
     return True
 
 
+@functools.lru_cache(maxsize=4096)
 def _annotation(function: Callable[..., Any], name: str) -> Any:
     """The annotation of a parameter; Any where it says nothing that can be asked here."""
     written = getattr(function, "__annotations__", {}).get(name, Any)

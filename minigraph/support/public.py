@@ -33,6 +33,7 @@ from minigraph.errors import (
 from minigraph.support import fluid_paths
 from minigraph.support.annotations import advice, misfits, shown
 from minigraph.support.fluid_absent import ABSENT
+from minigraph.support.signatures import signature_of
 from minigraph.support.undo import CURRENT, JOURNAL, undo
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -173,7 +174,7 @@ def _is_from_library(error: Exception) -> bool:
 
 def _call(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     """The name by which a user knows `function`, and the arguments by name; None if they do not fit its signature."""
-    signature = inspect.signature(function)
+    signature = signature_of(function)
     name = _name(function, args[0] if args and "self" in signature.parameters else None)
     try:
         given = signature.bind(*args, **kwargs).arguments
