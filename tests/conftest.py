@@ -48,19 +48,25 @@ def _compiled_files(request, tmp_path_factory):
     folder = folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("MINIGRAPH_JIT", "off")
-        patch.setenv("MINIGRAPH_JIT_CACHE", str(_kept_loops(request.config) or folder / "loops"))
+        patch.setenv("MINIGRAPH_JIT_CACHE", str(_kept(request.config, "loops") or folder / "loops"))
         if sys.dont_write_bytecode:
             patch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)
             patch.setenv("PYTHONPYCACHEPREFIX", str(folder / "bytecode"))
         yield
 
 
-def _kept_loops(config):
-    """The folder of pytest's cache for compiled loops, or None: pytest may run without a cache or where none may be."""
+def _kept(config, name):
+    """A folder of pytest's cache, or None: pytest may run without a cache or where none may be."""
     try:
-        return config.cache.mkdir("loops")
+        return config.cache.mkdir(name)
     except (AttributeError, OSError):
         return None
+
+
+@pytest.fixture(scope="session")
+def kernels_folder(request, tmp_path_factory):
+    """The folder of what g++ makes of CUDA's sources, by hashes of them; kept like compiled loops."""
+    return _kept(request.config, "kernels") or tmp_path_factory.mktemp("kernels")
 
 
 @pytest.fixture
@@ -106,10 +112,9 @@ def cuda_place():
 
 
 @pytest.fixture
-def host_cuda(monkeypatch, tmp_path_factory):
+def host_cuda(monkeypatch, kernels_folder):
     """Lets a `CUDAPlace` run on the processor, without recording plans; see the module `host_cuda`."""
-    if RawModule.folder is None:
-        RawModule.folder = tmp_path_factory.mktemp("kernels")
+    RawModule.folder = kernels_folder
     cupy = HostCupy()
     monkeypatch.setitem(sys.modules, "cupy", cupy)
     monkeypatch.setattr("minigraph.kernels.cuda.gemm._library", lambda xp: Blas())

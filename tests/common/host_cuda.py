@@ -5,8 +5,8 @@ the same time, or of what the driver refuses.
 """
 
 import ctypes
-import functools
 import hashlib
+import os
 import re
 import shutil
 import subprocess
@@ -85,6 +85,18 @@ def _of_device(value):
     return value
 
 
+def compiled(folder, text):
+    """The library that g++ makes of C++; it stays in the folder, where other processes find it."""
+    path = folder / f"{hashlib.sha256(text.encode()).hexdigest()[:20]}.so"
+    if not path.exists():
+        own = path.with_suffix(f".{os.getpid()}")  # another process may be at it, too
+        command = ["g++", "-std=gnu++17", "-O1", "-ffp-contract=off", "-fPIC", "-shared", "-x", "c++", "-", "-o", own]
+        done = subprocess.run(command, input=text, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr + text
+        own.replace(path)
+    return ctypes.CDLL(str(path))
+
+
 _ONE_AT_A_TIME = threading.Lock()
 """Held while a kernel is compiled or runs: its threads are numbered by variables of the library."""
 
@@ -108,32 +120,9 @@ class RawModule:
                 f"{{ run_blocks(body_{name}, grid, block, args); }}\n"
             )
         self.kinds = {name: [each.strip() for each in parameters.split(",")] for name, parameters in self.kernels}
-        self.library = self._compiled("\n".join(['#include "host_cuda.h"', code, *launchers]))
-
-    @classmethod
-    def _compiled(cls, text):
+        text = "\n".join([(Path(__file__).parent / "host_cuda.h").read_text(), code, *launchers])
         with _ONE_AT_A_TIME:
-            return cls._compiled_alone(text)
-
-    @classmethod
-    def _compiled_alone(cls, text):
-        stem = cls.folder / hashlib.sha256(text.encode()).hexdigest()[:20]
-        library = stem.with_suffix(".so")
-        if not library.exists():
-            source = stem.with_suffix(".cpp")
-            source.write_text(text)
-            command = [
-                "g++",
-                "-std=c++17",
-                "-O1",
-                "-ffp-contract=off",
-                "-fPIC",
-                "-shared",
-                f"-I{Path(__file__).parent}",
-            ]
-            done = subprocess.run([*command, "-o", library, source], capture_output=True, text=True)
-            assert done.returncode == 0, done.stderr + text
-        return ctypes.CDLL(str(library))
+            self.library = compiled(self.folder, text)
 
     def get_function(self, name):
         launch, kinds = getattr(self.library, f"launch_{name}"), self.kinds[name]
@@ -352,16 +341,6 @@ typedef _Float16 float16;
 """
 
 
-@functools.cache
-def compile_for_the_processor(folder, text):
-    path = folder / f"{abs(hash(text))}.cpp"
-    path.write_text(text)
-    library = path.with_suffix(".so")
-    command = ["g++", "-O1", "-ffp-contract=off", "-shared", "-fPIC", str(path), "-o", str(library)]
-    subprocess.run(command, check=True, capture_output=True, text=True)
-    return ctypes.CDLL(str(library))
-
-
 class OnTheProcessor:
     """NumPy with CuPy's way to make a kernel of an operation on one element, compiled as C++."""
 
@@ -387,8 +366,8 @@ class OnTheProcessor:
             given = ", ".join(f"{kind}* p{i}" for i in range(len(names)))
             handed = ", ".join(f"p{i}" for i in range(len(names)))
             text += f'extern "C" void entry(long n, {given}) {{ run<{kind}>(n, {handed}); }}\n'
-            library = compile_for_the_processor(self.folder, text)
-            library.entry(ctypes.c_long(int(np.prod(shape))), *[ctypes.c_void_p(x.ctypes.data) for x in wide])
+            size, places = ctypes.c_long(int(np.prod(shape))), [ctypes.c_void_p(x.ctypes.data) for x in wide]
+            compiled(self.folder, text).entry(size, *places)
             for array, result in zip(arrays, wide, strict=True):
                 if array.shape == shape:
                     array[...] = result

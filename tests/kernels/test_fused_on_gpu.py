@@ -17,10 +17,10 @@ pytestmark = pytest.mark.usefixtures("like_an_executor")
 
 
 @pytest.fixture(scope="module")
-def processor(tmp_path_factory):
+def processor(kernels_folder):
     if shutil.which("g++") is None:
         pytest.skip("needs g++")
-    return OnTheProcessor(tmp_path_factory.mktemp("kernels"))
+    return OnTheProcessor(kernels_folder)
 
 
 @pytest.mark.laws
