@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -65,6 +66,11 @@ class OneOp:
         self.outputs = [var for several in self.outputs_of.values() for var in several]
         self.gradients: list[tuple[Variable, Variable | None]] = []
 
+    @cached_property
+    def executor(self) -> fluid.Executor:
+        """Runs the program where no other executor is asked for, so that several tests share its plans."""
+        return fluid.Executor()
+
     def _declare_slot(self, slot: str, given: Arrays) -> list[Variable]:
         return [self.declare(f"{slot}_{i}", a) for i, a in enumerate(given if isinstance(given, list) else [given])]
 
@@ -91,7 +97,7 @@ class OneOp:
     ) -> list[Any]:
         """The values of variables."""
         with np.errstate(all="ignore"):
-            run = (executor or fluid.Executor()).run
+            run = (executor or self.executor).run
             return run(self.program, feed=feed or self.feed, fetch_list=list(variables), **words)
 
     def run(self, executor: Any = None, feed: dict[str, Array] | None = None) -> dict[str, Array]:

@@ -1,7 +1,7 @@
 """What tests do with each row of samples: the program of its operator, with gradients."""
 
 from collections import defaultdict
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from itertools import count
 
 import numpy as np
@@ -10,7 +10,7 @@ from one_op import OneOp
 
 import minigraph as fluid
 from minigraph.opdef.gradient_rules import FusedGrad
-from minigraph.passes import EXACT, LOWERING
+from minigraph.passes import EXACT
 from minigraph.rewrite.random_programs.rows import SAMPLES
 
 WITHOUT_SAMPLES = {
@@ -74,6 +74,11 @@ class Built(OneOp):
         super().__init__(sample.op, sample.inputs_as(dtype), sample.attrs, sample.outputs)
         self.sample = sample
 
+    @cached_property
+    def exact(self):
+        """An executor that gives the bits of the interpreter."""
+        return fluid.Executor(passes=EXACT) if self.sample.op in ROUNDED else self.executor
+
     @property
     def targets(self):
         """The floating-point outputs whose gradients the rule reads."""
@@ -101,11 +106,6 @@ def drawn_like(values, seed=1):
 
 ROUNDED = {"pow"}
 """Operators that passes of the executor write as others, whose rounding differs."""
-
-
-def executor_for(sample):
-    """An executor that gives the bits of the interpreter."""
-    return fluid.Executor(passes=EXACT if sample.op in ROUNDED else LOWERING)
 
 
 @lru_cache(maxsize=8)  # the laws of a file follow each other on one row
@@ -163,11 +163,17 @@ class Twice(Built):
         given = [self.declare(f"weight_{i}", weight) for i, weight in enumerate(self.weights)]
         self.second = fluid.gradients(self.first, self.wanted, given)
 
-    def results(self, executor=None):
+    def results(self, executor=None, feed=None):
         """The second gradients by the name of what they are for, from the interpreter or another executor."""
         there = [grad for grad in self.second if grad is not None]
-        values = iter(self.fetch(there, executor or fluid.Interpreter()))
+        values = iter(self.fetch(there, executor or fluid.Interpreter(), feed))
         return {
             var.name: next(values) if grad is not None else np.zeros(self.feed[var.name].shape, var.dtype.numpy)
             for var, grad in zip(self.wanted, self.second, strict=True)
         }
+
+
+@lru_cache(maxsize=8)
+def differentiated_twice(sample, dtype="float64"):
+    """The program of a row and of its second gradients; shared, so nobody may change it."""
+    return Twice(sample, dtype)

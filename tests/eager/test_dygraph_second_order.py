@@ -5,7 +5,7 @@ import gc
 import numpy as np
 import pytest
 from one_op import central_difference
-from sampled import TWICE_DIFFERENTIABLE, Twice, each
+from sampled import TWICE_DIFFERENTIABLE, differentiated_twice, each
 
 import minigraph as fluid
 from minigraph import layers
@@ -142,7 +142,7 @@ def test_layers_train_with_a_gradient_penalty():
 
 @each(TWICE_DIFFERENTIABLE)
 def test_every_operator_has_the_second_gradients_that_it_has_in_a_program(sample):
-    built = Twice(sample)
+    built = differentiated_twice(sample)
     expected = built.results()
     block, op = fluid.default_main_program().global_block(), built.op
     tensors = {name: to_variable(array) for name, array in built.feed.items()}

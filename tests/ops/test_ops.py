@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from asserting import assert_same_bits
 from one_op import central_difference
-from sampled import DETERMINISTIC, WITHOUT_SAMPLES, Built, each, executor_for, with_gradients
+from sampled import DETERMINISTIC, WITHOUT_SAMPLES, Built, each, with_gradients
 
 import minigraph as fluid
 from minigraph.errors import NotFoundError
@@ -78,10 +78,10 @@ def test_types_are_inferred_from_unknown_dimensions(sample):
 def test_the_gradient_is_the_central_difference(sample):
     built = with_gradients(sample, "float64")
     found = built.run()
-    forward, executor = Built(sample, "float64"), fluid.Executor()
+    forward = Built(sample, "float64")
 
     def weighted_sum(feed):
-        results = forward.run(executor, {name: feed[name] for name in forward.feed})
+        results = forward.run(feed={name: feed[name] for name in forward.feed})
         return sum(
             np.vdot(results[name.removeprefix("cotangent_of_")], value)
             for name, value in feed.items()
@@ -116,7 +116,7 @@ def test_a_plan_gives_the_bits_of_the_interpreter(sample):
     for dtype in sample.dtypes:
         built = with_gradients(sample, dtype)
         expected = built.run(fluid.Interpreter())
-        for name, value in built.run(executor_for(sample)).items():
+        for name, value in built.run(built.exact).items():
             assert_same_bits(value, expected[name])
 
 
