@@ -3,14 +3,14 @@
 from typing import TYPE_CHECKING
 
 from minigraph.dygraph.containers import LayerList, ParameterList, Sequential
+from minigraph.dygraph.convolutions import Conv2D, Conv2DTranspose, Conv3D, Conv3DTranspose
 from minigraph.dygraph.layer import Layer
-from minigraph.dygraph.layers import BatchNorm, Conv2D, Dropout, Embedding, LayerNorm, Linear, Pool2D
+from minigraph.dygraph.layers import Dropout, Embedding, GRUUnit, Linear, Pool2D, PRelu
 from minigraph.dygraph.losses import BCELoss, L1Loss, MSELoss, NLLLoss
+from minigraph.dygraph.normalization import BatchNorm, GroupNorm, InstanceNorm, LayerNorm
 from minigraph.dygraph.parallel import DataParallel, Env, ParallelEnv, prepare_context
 from minigraph.dygraph.tracing import TracedLayer
 from minigraph.dygraph.translation import ProgramTranslator, declarative, dygraph_to_static_func
-from minigraph.dygraph.units import Conv2DTranspose, GroupNorm, GRUUnit, InstanceNorm, PRelu
-from minigraph.dygraph.volumes import Conv3D, Conv3DTranspose
 from minigraph.dygraph.weights import NCE, BilinearTensorProduct, SpectralNorm
 from minigraph.eager.guard import disable_dygraph, enable_dygraph, enabled, grad, guard, no_grad, to_variable
 from minigraph.eager.learning_rate import (

@@ -1,0 +1,206 @@
+"""Convolutions with learned filters, of images and of volumes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from minigraph.dygraph.layer import Layer
+from minigraph.ir import Variable
+from minigraph.layer_helper import check_floating
+from minigraph.layers.image import (
+    Padding,
+    Size,
+    convolution_attrs,
+    convolution_type,
+    convolve,
+    filter_initializer,
+    filter_shape,
+    pair,
+    transposed_type,
+)
+from minigraph.support.public import public
+
+
+class Conv2D(Layer):
+    """Convolution of images with learned filters, plus a bias for each filter.
+
+    Parameters
+    ----------
+    num_channels, num_filters : int
+    filter_size, stride, dilation : int or sequence of int
+        One number, or (height, width).
+    padding : int, str or sequence
+        As for `minigraph.layers.conv2d`.
+    groups : int, optional
+        Number of groups that channels and filters are split into. Default: 1.
+    param_attr, bias_attr : ParamAttr, str, Initializer, bool, optional
+    use_cudnn : bool
+        With False, and as many groups as channels, the operator is called ``depthwise_conv2d``.
+    act : str, optional
+        Operator applied to the result.
+    data_format : {'NCHW', 'NHWC'}
+        Fluid's layer has NCHW only.
+    """
+
+    @public
+    def __init__(
+        self,
+        num_channels: int,
+        num_filters: int,
+        filter_size: Size,
+        stride: Size = 1,
+        padding: Padding = 0,
+        dilation: Size = 1,
+        groups: int | None = None,
+        param_attr: Any = None,
+        bias_attr: Any = None,
+        use_cudnn: bool = True,
+        act: str | None = None,
+        dtype: Any = "float32",
+        data_format: str = "NCHW",
+    ) -> None:
+        super().__init__(dtype=dtype)
+        size = pair(filter_size, "Conv2D: filter_size")
+        self._act = act
+        self._type = convolution_type(num_channels, num_filters, groups, use_cudnn)
+        self._attrs = convolution_attrs("Conv2D", stride, padding, dilation, groups, data_format)
+        shape = filter_shape(num_channels, num_filters, size, groups, "Conv2D")
+        self.weight = self._required(shape, param_attr, start=filter_initializer(num_channels, size))
+        self.bias = self.create_parameter([num_filters], bias_attr, is_bias=True)
+
+    def forward(self, input: Variable) -> Variable:
+        x = check_floating(input, "Conv2D: input")
+        return convolve(self._helper, self._type, x, self.weight, self.bias, self._attrs, self._act)
+
+
+class Conv3D(Layer):
+    """Convolution of volumes with learned filters, plus a bias for each filter; see `minigraph.layers.conv3d`.
+
+    Parameters
+    ----------
+    num_channels, num_filters : int
+    filter_size, stride, dilation : int or sequence of int
+        One number, or (depth, height, width).
+    padding : int, str or sequence
+        As for `minigraph.layers.conv3d`.
+    groups : int, optional
+        Number of groups that channels and filters are split into. Default: 1.
+    use_cudnn : bool
+        Changes nothing.
+    """
+
+    @public
+    def __init__(
+        self,
+        num_channels: int,
+        num_filters: int,
+        filter_size: Size,
+        stride: Size = 1,
+        padding: Padding = 0,
+        dilation: Size = 1,
+        groups: int | None = None,
+        param_attr: Any = None,
+        bias_attr: Any = None,
+        use_cudnn: bool = True,
+        act: str | None = None,
+        dtype: Any = "float32",
+    ) -> None:
+        super().__init__(dtype=dtype)
+        self._act, what = act, "Conv3D"
+        size = pair(filter_size, f"{what}: filter_size", 3)
+        self._attrs = convolution_attrs(what, stride, padding, dilation, groups, "NCDHW", 3)
+        shape = filter_shape(num_channels, num_filters, size, groups, what)
+        self.weight = self._required(shape, param_attr, start=filter_initializer(num_channels, size))
+        self.bias = self.create_parameter([num_filters], bias_attr, is_bias=True)
+
+    def forward(self, input: Variable) -> Variable:
+        x = check_floating(input, "Conv3D: input")
+        return convolve(self._helper, "conv3d", x, self.weight, self.bias, self._attrs, self._act)
+
+
+class Conv2DTranspose(Layer):
+    """Transposed convolution of images with learned filters, plus a bias; see `minigraph.layers.conv2d_transpose`.
+
+    Parameters
+    ----------
+    num_channels, num_filters : int
+    filter_size, stride, dilation : int or sequence of int
+        One number, or (height, width).
+    output_size : int or sequence of int, optional
+        Chooses among the sizes that the other numbers allow.
+    use_cudnn : bool
+        With False, and as many groups as channels and filters, the operator is called ``depthwise_conv2d_transpose``.
+    """
+
+    @public
+    def __init__(
+        self,
+        num_channels: int,
+        num_filters: int,
+        filter_size: Size,
+        output_size: Size | None = None,
+        padding: Padding = 0,
+        stride: Size = 1,
+        dilation: Size = 1,
+        groups: int | None = None,
+        param_attr: Any = None,
+        bias_attr: Any = None,
+        use_cudnn: bool = True,
+        act: str | None = None,
+        dtype: Any = "float32",
+    ) -> None:
+        super().__init__(dtype=dtype)
+        self._act, what = act, "Conv2DTranspose"
+        self._type = transposed_type(num_channels, num_filters, groups, use_cudnn, what)
+        self._attrs = convolution_attrs(what, stride, padding, dilation, groups, "NCHW")
+        self._attrs["output_size"] = [] if output_size is None else pair(output_size, f"{what}: output_size")
+        shape = [num_channels, num_filters // (groups or 1), *pair(filter_size, f"{what}: filter_size")]
+        self.weight = self._required(shape, param_attr)
+        self.bias = self.create_parameter([num_filters], bias_attr, is_bias=True)
+
+    def forward(self, input: Variable) -> Variable:
+        x = check_floating(input, "Conv2DTranspose: input")
+        return convolve(self._helper, self._type, x, self.weight, self.bias, self._attrs, self._act)
+
+
+class Conv3DTranspose(Layer):
+    """Transposed convolution of volumes with learned filters, plus a bias; see `minigraph.layers.conv3d_transpose`.
+
+    Parameters
+    ----------
+    num_channels, num_filters : int
+    filter_size, stride, dilation : int or sequence of int
+        One number, or (depth, height, width).
+    padding : int, str or sequence
+        Taken off the result.
+    use_cudnn : bool
+        Changes nothing.
+    """
+
+    @public
+    def __init__(
+        self,
+        num_channels: int,
+        num_filters: int,
+        filter_size: Size,
+        padding: Padding = 0,
+        stride: Size = 1,
+        dilation: Size = 1,
+        groups: int | None = None,
+        param_attr: Any = None,
+        bias_attr: Any = None,
+        use_cudnn: bool = True,
+        act: str | None = None,
+        dtype: Any = "float32",
+    ) -> None:
+        super().__init__(dtype=dtype)
+        self._act, what = act, "Conv3DTranspose"
+        self._type = transposed_type(num_channels, num_filters, groups, use_cudnn, what, 3)
+        self._attrs = convolution_attrs(what, stride, padding, dilation, groups, "NCDHW", 3)
+        shape = [num_channels, num_filters // (groups or 1), *pair(filter_size, f"{what}: filter_size", 3)]
+        self.weight = self._required(shape, param_attr)
+        self.bias = self.create_parameter([num_filters], bias_attr, is_bias=True)
+
+    def forward(self, input: Variable) -> Variable:
+        x = check_floating(input, "Conv3DTranspose: input")
+        return convolve(self._helper, self._type, x, self.weight, self.bias, self._attrs, self._act)
