@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from minigraph.dygraph.layer import Layer
+from minigraph.initializer import Initializer
 from minigraph.ir import Variable
 from minigraph.layer_helper import check_floating
 from minigraph.layers.image import (
@@ -21,7 +22,27 @@ from minigraph.layers.image import (
 from minigraph.support.public import public
 
 
-class Conv2D(Layer):
+class _Convolution(Layer):
+    """Filters of images or volumes, and a bias for each filter; `_type` and `_attrs` are those of the operator."""
+
+    _type: str
+    _attrs: dict[str, Any]
+
+    def _learn(
+        self, shape: list[int], count: int, param_attr: Any, bias_attr: Any, act: str | None,
+        start: Initializer | None = None,
+    ) -> None:  # fmt: skip
+        """Create `count` filters of this shape, and their biases."""
+        self.weight = self._required(shape, param_attr, start=start)
+        self.bias = self.create_parameter([count], bias_attr, is_bias=True)
+        self._act = act
+
+    def forward(self, input: Variable) -> Variable:
+        x = check_floating(input, f"{type(self).__name__}: input")
+        return convolve(self._helper, self._type, x, self.weight, self.bias, self._attrs, self._act)
+
+
+class Conv2D(_Convolution):
     """Convolution of images with learned filters, plus a bias for each filter.
 
     Parameters
@@ -61,19 +82,13 @@ class Conv2D(Layer):
     ) -> None:
         super().__init__(dtype=dtype)
         size = pair(filter_size, "Conv2D: filter_size")
-        self._act = act
         self._type = convolution_type(num_channels, num_filters, groups, use_cudnn)
         self._attrs = convolution_attrs("Conv2D", stride, padding, dilation, groups, data_format)
         shape = filter_shape(num_channels, num_filters, size, groups, "Conv2D")
-        self.weight = self._required(shape, param_attr, start=filter_initializer(num_channels, size))
-        self.bias = self.create_parameter([num_filters], bias_attr, is_bias=True)
-
-    def forward(self, input: Variable) -> Variable:
-        x = check_floating(input, "Conv2D: input")
-        return convolve(self._helper, self._type, x, self.weight, self.bias, self._attrs, self._act)
+        self._learn(shape, num_filters, param_attr, bias_attr, act, filter_initializer(num_channels, size))
 
 
-class Conv3D(Layer):
+class Conv3D(_Convolution):
     """Convolution of volumes with learned filters, plus a bias for each filter; see `minigraph.layers.conv3d`.
 
     Parameters
@@ -106,19 +121,14 @@ class Conv3D(Layer):
         dtype: Any = "float32",
     ) -> None:
         super().__init__(dtype=dtype)
-        self._act, what = act, "Conv3D"
-        size = pair(filter_size, f"{what}: filter_size", 3)
-        self._attrs = convolution_attrs(what, stride, padding, dilation, groups, "NCDHW", 3)
-        shape = filter_shape(num_channels, num_filters, size, groups, what)
-        self.weight = self._required(shape, param_attr, start=filter_initializer(num_channels, size))
-        self.bias = self.create_parameter([num_filters], bias_attr, is_bias=True)
-
-    def forward(self, input: Variable) -> Variable:
-        x = check_floating(input, "Conv3D: input")
-        return convolve(self._helper, "conv3d", x, self.weight, self.bias, self._attrs, self._act)
+        size = pair(filter_size, "Conv3D: filter_size", 3)
+        self._type = "conv3d"
+        self._attrs = convolution_attrs("Conv3D", stride, padding, dilation, groups, "NCDHW", 3)
+        shape = filter_shape(num_channels, num_filters, size, groups, "Conv3D")
+        self._learn(shape, num_filters, param_attr, bias_attr, act, filter_initializer(num_channels, size))
 
 
-class Conv2DTranspose(Layer):
+class Conv2DTranspose(_Convolution):
     """Transposed convolution of images with learned filters, plus a bias; see `minigraph.layers.conv2d_transpose`.
 
     Parameters
@@ -150,20 +160,15 @@ class Conv2DTranspose(Layer):
         dtype: Any = "float32",
     ) -> None:
         super().__init__(dtype=dtype)
-        self._act, what = act, "Conv2DTranspose"
+        what = "Conv2DTranspose"
         self._type = transposed_type(num_channels, num_filters, groups, use_cudnn, what)
         self._attrs = convolution_attrs(what, stride, padding, dilation, groups, "NCHW")
         self._attrs["output_size"] = [] if output_size is None else pair(output_size, f"{what}: output_size")
         shape = [num_channels, num_filters // (groups or 1), *pair(filter_size, f"{what}: filter_size")]
-        self.weight = self._required(shape, param_attr)
-        self.bias = self.create_parameter([num_filters], bias_attr, is_bias=True)
-
-    def forward(self, input: Variable) -> Variable:
-        x = check_floating(input, "Conv2DTranspose: input")
-        return convolve(self._helper, self._type, x, self.weight, self.bias, self._attrs, self._act)
+        self._learn(shape, num_filters, param_attr, bias_attr, act)
 
 
-class Conv3DTranspose(Layer):
+class Conv3DTranspose(_Convolution):
     """Transposed convolution of volumes with learned filters, plus a bias; see `minigraph.layers.conv3d_transpose`.
 
     Parameters
@@ -194,13 +199,8 @@ class Conv3DTranspose(Layer):
         dtype: Any = "float32",
     ) -> None:
         super().__init__(dtype=dtype)
-        self._act, what = act, "Conv3DTranspose"
+        what = "Conv3DTranspose"
         self._type = transposed_type(num_channels, num_filters, groups, use_cudnn, what, 3)
         self._attrs = convolution_attrs(what, stride, padding, dilation, groups, "NCDHW", 3)
         shape = [num_channels, num_filters // (groups or 1), *pair(filter_size, f"{what}: filter_size", 3)]
-        self.weight = self._required(shape, param_attr)
-        self.bias = self.create_parameter([num_filters], bias_attr, is_bias=True)
-
-    def forward(self, input: Variable) -> Variable:
-        x = check_floating(input, "Conv3DTranspose: input")
-        return convolve(self._helper, self._type, x, self.weight, self.bias, self._attrs, self._act)
+        self._learn(shape, num_filters, param_attr, bias_attr, act)
