@@ -1,5 +1,7 @@
 """The arithmetic of every operator: functions on arrays that know nothing of programs.
 
+Kernels import `minigraph.types`, `minigraph.errors` and `minigraph.support`.
+
 One family of operators, one file, under the name it has in `minigraph.ops`. Importing this registers them all.
 """
 

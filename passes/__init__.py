@@ -1,5 +1,7 @@
 """Rewrite programs: each pass states the law that it keeps.
 
+Passes import the IR, the runtime and what lies below them.
+
 `LEGALIZE` says what programs mean. Executors apply `LOWERING` to their private copy. Its part `EXACT` changes no bit of
 a result; the other passes change the rounding where a weight is used many times, as each of them says. In the copy a
 variable has values of one type (`minigraph.lowering.steps.concretize`); several of these passes rely on it.

@@ -1,1 +1,4 @@
-"""Differentiating programs: the backward pass, its rules for blocks, and decompositions of gradients."""
+"""Differentiate programs: the backward pass, its rules for blocks, and decompositions of gradients.
+
+Imports the passes and what lies below them.
+"""

@@ -1,1 +1,4 @@
-"""The command line ``minigraph``: one module for each group of subcommands. Only `minigraph.__main__` imports it."""
+"""The command line ``minigraph``: one module for each group of subcommands.
+
+It may import every package; only `minigraph.__main__` imports it.
+"""

@@ -1,4 +1,4 @@
-"""Gradient clipping: strategies, and the functions that apply them to a program.
+"""Gradient clipping: strategies, and the functions that apply them to a program; imports the engine and layer_helper.
 
 A strategy is a frozen dataclass whose `emit` appends the clip operators for a group of (parameter, gradient) pairs.
 `set_gradient_clip` with `append_gradient_clip_ops`, an optimizer's ``grad_clip=`` and a call of a strategy all end in

@@ -1,4 +1,4 @@
-"""Comparing clipping strategies: on the gradients of one program, and over whole trainings.
+"""Compare clipping strategies: on the gradients of one program, and over whole trainings.
 
 An application: it imports the engine and the faces, and only `minigraph` itself and `minigraph.cli` import it.
 """

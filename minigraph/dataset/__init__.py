@@ -1,6 +1,6 @@
-"""Public data sets as readers, by fluid's names, and `digits`, which comes with the package.
+"""Public data sets as readers, by fluid's names, and `digits`, which comes with the package; imports readers and files.
 
-`mnist` reads its files, downloads them, or says loudly that it serves `digits` instead. The others read files in the
+`mnist` reads its files, downloads them, or warns that it serves `digits` instead. The others read files in the
 folder of Paddle, see `common`.
 """
 

@@ -1,4 +1,7 @@
-"""The imperative mode: operators computed as they are written, by the definitions and kernels of the static mode."""
+"""The imperative mode of fluid: layers as objects, tensors and programs traced from them, over `minigraph.eager`.
+
+Imports layers, files and what lies below them.
+"""
 
 from typing import TYPE_CHECKING
 

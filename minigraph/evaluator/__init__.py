@@ -1,4 +1,7 @@
-"""Scores that a program adds up over batches in variables of its own; `minigraph.metrics` adds up what is fetched."""
+"""Scores that a program adds up over batches in variables of its own; `minigraph.metrics` adds up what is fetched.
+
+Imports layers and what lies below them.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Names that fluid programs use through ``fluid.framework``; a face, which the engine never imports."""
+"""Names that fluid programs use through ``fluid.framework``; imports the engine, layers and dygraph."""
 
 import functools
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Saving and loading: variables, programs, models for inference, state dictionaries.
+"""Save and load variables, programs, models for inference and state dictionaries; imports readers and the engine.
 
 Files are in the layouts of Paddle 1.8.5, which minigraph reads and writes, or in the safetensors format, which is
 recommended for new files. A file is written whole or not at all. Reading a file runs no code from it. A file that is

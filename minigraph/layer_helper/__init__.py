@@ -1,4 +1,4 @@
-"""Helpers of layer functions: take a name, make parameters and temporaries, append operators."""
+"""What layer functions share: names, parameters, temporaries, appending operators; imports the engine and no layer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Functions that write programs: each appends operators to the default main program and returns their results."""
+"""Functions that write programs: each appends operators to the default main program and returns their results.
+
+Imports layer_helper and what lies below it; no optimizer, no file.
+"""
 
 from minigraph.layers.activation import *
 from minigraph.layers.array import *

@@ -1,4 +1,4 @@
-"""Paddle 2's names: its gradient clips, and layers with its signatures.
+"""Paddle 2's names: its gradient clips, and layers with its signatures; imports clip, dygraph and tensor.
 
 The clips are those of `minigraph.clip`, the layers those of `minigraph.dygraph`; only the arguments are called as in
 Paddle 2. Which parameters a clip concerns is said there by ``ParamAttr(need_clip=False)``.

@@ -1,4 +1,4 @@
-"""Optimizers: from gradients to operators that update the parameters."""
+"""Optimizers append the operators that update parameters by their gradients; imports clip, layers and the engine."""
 
 from minigraph.optimizer.adagrad import (
     AdadeltaOptimizer,

@@ -1,4 +1,4 @@
-"""Readers, and the functions that decorate them.
+"""Readers, and the functions that decorate them; imports the engine and `minigraph.lod_tensor`.
 
 A reader is a function without arguments; each call starts one run over the same samples. Decorating a reader reads
 nothing, except by `cache`. Runs of one reader do not disturb each other. An error in a reader or a mapper is raised at

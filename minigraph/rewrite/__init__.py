@@ -1,6 +1,7 @@
-"""Rewriting programs: the edits that passes are made of, and how to watch them.
+"""Rewrite programs: the edits that passes are made of, and tools that watch, check and score passes.
 
-Imported when it is asked for: by ``from minigraph import rewrite``.
+Imports passes, the executor and the faces up to optimizers. ``import minigraph`` does not load it; ``from minigraph
+import rewrite`` does.
 """
 
 from typing import TYPE_CHECKING

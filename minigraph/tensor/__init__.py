@@ -1,4 +1,4 @@
-"""Paddle 2's functions on tensors."""
+"""Paddle 2's functions on tensors; imports layers and what lies below them."""
 
 from minigraph.tensor import creation, manipulation
 from minigraph.tensor.creation import *
