@@ -11,6 +11,12 @@ from typing import TYPE_CHECKING
 import minigraph.support.interrupted_import
 
 # isort: split
+# What modules define lives on. The collector would look at all of it several times, a seventh of the import.
+import minigraph.support.gc_pause
+
+_paused = minigraph.support.gc_pause.Paused()
+
+# isort: split
 # Loads NumPy, and so has to come first.
 import minigraph.support.blas
 
@@ -54,7 +60,7 @@ if TYPE_CHECKING:  # what a run of a program does not need is imported when it i
 
 # isort: split
 # For what importing them does: variables get their arithmetic and subscripts, operators and kernels are registered.
-import minigraph.ops  # noqa: F401
+import minigraph.ops
 from minigraph import (
     average,
     backward,
@@ -281,3 +287,5 @@ refuse_unknown_names(
         "minigraph.dygraph",
     ),
 )
+
+del _paused
