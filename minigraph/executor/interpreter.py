@@ -11,6 +11,7 @@ from minigraph.errors import ExecutionError
 from minigraph.executor.fetches import refuse_lengths, with_lengths
 from minigraph.executor.runner import Runner
 from minigraph.ir import Operator, Program
+from minigraph.ir.effects import unchanged_names
 from minigraph.ir.type_inference import blame
 from minigraph.lowering.lengths import carry_lengths
 from minigraph.lowering.prune import prune
@@ -92,7 +93,7 @@ class Interpreter(Runner):
                 if is_interrupt(error):
                     raise
                 raise blame(error, op) from error
-            written.update(op.output_arg_names)
+            written.update(set(op.output_arg_names).difference(unchanged_names(op)))
         # Copies, because kernels may return views.
         results = [None if (value := read(name)) is None else value.copy() for name in every]
         kept = [name for name, var in block.vars.items() if name in written and var.persistable]

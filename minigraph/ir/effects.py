@@ -26,6 +26,19 @@ def body_of(op: Operator) -> Block:
     return body
 
 
+def unchanged_names(op: Operator) -> list[str]:
+    """Names of the variables that an operator reads and writes without a change, as statistics of a test are."""
+    if op.definition.unchanged is None:
+        return []
+    pairs = op.definition.unchanged(op.attr).items()
+    return [
+        name
+        for out, given in pairs
+        for name, before in zip(op.outputs.get(out, ()), op.inputs[given], strict=False)
+        if name == before
+    ]
+
+
 DEEPEST = 64
 """Maximum depth of blocks in a program that is read: a name is looked up in all blocks around it."""
 

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from minigraph.errors import ExecutionError, FeedError
 from minigraph.ir import Block, Operator, Program, VarKind
+from minigraph.ir.effects import unchanged_names
 from minigraph.ir.versions import Changes, separate
 from minigraph.kernels import Kernel
 from minigraph.lowering.known_shapes import name_known_shapes
@@ -282,8 +283,9 @@ class _StepBuilder:
         # Inputs before outputs: an operator that reads and writes one name reads the value before its own.
         inputs = arguments_of(op, lambda name: current(name) or self._read(name, op))
         inputs += [self._previous(op.outputs[slot][0]) for slot in definition.updates]
+        unused = {EMPTY, *unchanged_names(op)}
         outputs = [
-            [None if name == EMPTY else self._declare(name, "step") for name in op.outputs.get(slot.name, ())]
+            [None if name in unused else self._declare(name, "step") for name in op.outputs.get(slot.name, ())]
             for slot in definition.outputs
         ]
         if kernel.view_of is not None:

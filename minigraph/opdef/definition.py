@@ -115,6 +115,8 @@ class OpDef:
     """Whether operators do more than compute their results, so that they run even if nothing reads these."""
     updates: tuple[str, ...] = ()
     """Output slots whose variables may keep old values, or parts of them, so that the operator reads them, too."""
+    unchanged: Callable[[Callable[[str], Any]], Mapping[str, str]] | None = None
+    """Output slots that have the values of input slots, by what `Operator.attr` says."""
     lod: Mapping[str, Word] = field(default_factory=dict)
     """Sources of the lengths of results, by output slot; slots without lengths are left out."""
     lengths: tuple[str, ...] = ()
@@ -333,6 +335,7 @@ def op(
     backend_attrs: Mapping[str, Any] | None = None,
     forward: str | None = None,
     updates: str = "",
+    unchanged: Callable[[Callable[[str], Any]], Mapping[str, str]] | None = None,
     has_effect: bool = False,
     lod: str | Count | Mapping[str, str | Count] = "",
     lengths: str = "",
@@ -363,6 +366,8 @@ def op(
     updates : str
         Output slots whose variables may keep what they held; see `OpDef`. A kernel gets the values before the
         operator, None where there are none, behind the inputs.
+    unchanged : callable, optional
+        From a function that gives the value of an attribute to output slots that have the values of input slots.
     has_effect : bool
         It does something besides computing its results.
     lod : str, callable or mapping of output slots to these
@@ -396,6 +401,7 @@ def op(
             doc=inspect.cleandoc(doc or infer.__doc__ or ""),
             forward=forward,
             updates=tuple(updates.split()),
+            unchanged=unchanged,
             has_effect=has_effect,
             lod=_words(lod, out_slots),
             lengths=tuple(lengths.split()),

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 from minigraph.opdef import op
 from minigraph.opdef.gradient_rules import DoubleGrad, fused
 from minigraph.ops.tensor import require_one_element
@@ -23,11 +26,18 @@ def _require_epsilon(epsilon: float) -> None:
     require(0 <= epsilon <= _MAX_EPSILON, f"epsilon must be in [0, 0.001], got {epsilon:g}")
 
 
+def _unchanged_statistics(attr: Callable[[str], Any]) -> dict[str, str]:
+    """The running statistics where they are used, and not computed."""
+    if attr("use_global_stats") or (attr("is_test") and not attr("trainable_statistics")):
+        return {"MeanOut": "Mean", "VarianceOut": "Variance"}
+    return {}
+
+
 @op(
     "batch_norm", inputs="X Scale Bias Mean Variance MomentumTensor",
     outputs="Y MeanOut VarianceOut SavedMean~ SavedVariance~",
     lod={"Y": "X"}, grad=fused("X", "Scale", "Bias", "SavedMean", "SavedVariance", to="X Scale Bias", lod=False),
-    backend_attrs={"fuse_with_relu": False},
+    backend_attrs={"fuse_with_relu": False}, unchanged=_unchanged_statistics,
 )  # fmt: skip
 def batch_norm(
     x: TensorType,
