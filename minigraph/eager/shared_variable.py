@@ -52,3 +52,6 @@ class SharedVariable(ScopeVariable):
 
     def replace(self, value: Any, place: Place, keep_old: bool) -> None:
         self.value, self.place = value, place  # the tensor's, too
+
+    def move(self, value: Any, place: Place) -> None:
+        self.value, self.place = value, place

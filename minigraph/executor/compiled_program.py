@@ -7,9 +7,10 @@ import re
 from collections.abc import Mapping, Sequence
 from copy import copy
 from typing import Any, ClassVar
+from weakref import WeakKeyDictionary
 
 from minigraph.errors import NotFoundError, ProgramError, WrongTypeError, suggest, warn
-from minigraph.executor.replicas import GradientScaleStrategy, Replicas, Trainer
+from minigraph.executor.replicas import GradientScaleStrategy, Replicas, States, Trainer
 from minigraph.ir import Program, Role
 from minigraph.passes import IN_ORDER, LEGALIZE, LOWERING, Pass, Pipeline
 from minigraph.runtime.place import Place, as_places, cpu_places
@@ -296,6 +297,7 @@ class CompiledProgram:
         self._places: list[Place] | None = None
         """Fluid's name of the places of its runs; as there, None before the first."""
         self._replicas: Replicas | Trainer | None = None
+        self._states: States = WeakKeyDictionary()
         self._shared: CompiledProgram | None = None
         self._scope: Scope | None = None
 
@@ -328,7 +330,8 @@ class CompiledProgram:
         exec_strategy : ExecutionStrategy, optional
             Changes no result.
         share_vars_from : CompiledProgram, optional
-            Program whose scope is used, whatever scope a run is given. It must have run already.
+            Program whose scope is used, whatever scope a run is given, and on several places the values of each place,
+            such as statistics of batch norm. It must have run already.
         places : Place or sequence of Place, optional
             Several must be CPU places. Default: as many as the environment variable ``CPU_NUM`` says, or one.
 
@@ -365,6 +368,8 @@ class CompiledProgram:
         if not 0 <= self._trainer < self._trainers:
             raise ProgramError(f"trainer_id must be from 0 to {self._trainers - 1}, got {self._trainer}")
         self.is_data_parallel, self.places, self._shared = True, given, share_vars_from
+        if share_vars_from is not None:
+            self._states = share_vars_from._states
         self._places = None
         return self
 
@@ -392,7 +397,7 @@ class CompiledProgram:
                 if self._trainers > 1:
                     self._replicas = self._of_processes(places)
                 elif len(places) > 1 or self._gradient_of_loss is GradientScaleStrategy.Customized:
-                    self._replicas = Replicas(self.program, places, self._gradient_of_loss)
+                    self._replicas = Replicas(self.program, places, self._gradient_of_loss, self._states)
             self._places = places
         return self._replicas
 

@@ -30,7 +30,7 @@ class ParallelExecutor:
     main_program : Program, optional
         Default: the default main program.
     share_vars_from : ParallelExecutor, optional
-        Executor whose scope is used.
+        Executor whose scope is used, and its values on each place. It must have run already.
     num_trainers, trainer_id : int
         Number of processes and of this one, as `BuildStrategy.num_trainers`.
     scope : Scope, optional
@@ -75,8 +75,12 @@ class ParallelExecutor:
             strategy.trainer_id = trainer_id
         place = CUDAPlace(0) if use_cuda else CPUPlace()
         self._places: list[Place] = [place] if use_cuda else list(cpu_places())
-        self._compiled = CompiledProgram(main_program or default_main_program()).with_data_parallel(
-            loss_name, strategy, exec_strategy, places=self._places
+        self._compiled: CompiledProgram = CompiledProgram(main_program or default_main_program()).with_data_parallel(
+            loss_name,
+            strategy,
+            exec_strategy,
+            share_vars_from._compiled if share_vars_from is not None else None,
+            self._places,
         )
         self._scope: Scope = share_vars_from._scope if share_vars_from is not None else scope or global_scope()
         self._executor = Executor(place)

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from itertools import accumulate, chain
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 from weakref import WeakKeyDictionary, WeakSet
 
 import numpy as np
@@ -45,14 +44,56 @@ class Runs(Protocol):
     def twin(self) -> Any: ...
 
 
-@dataclass
-class _State:
-    """State that the replicas of one scope keep between runs."""
+class State:
+    """The values of a scope's places between runs.
 
-    scopes: list[Scope]
-    """Scope of each place; the first is the caller's."""
-    seen: tuple[int, int] | None = None
-    """Changes of the caller's scope after the latest run."""
+    Parameters
+    ----------
+    places : int
+        Number of places; the caller's scope is that of the first.
+    """
+
+    def __init__(self, places: int) -> None:
+        self._others = [Scope() for _ in range(places - 1)]
+        self._programs: WeakSet[Program] = WeakSet()
+        """Programs whose variables every place has."""
+        self._missing: set[str] = set()
+        """Variables that got a value in the caller's scope only."""
+        self._seen: int | None = None
+        """Moment of the caller's scope after the latest run."""
+
+    def begin(self, program: Program, first: Scope) -> list[Scope]:
+        """The scopes of all places, in which those of the caller's values are copied that the others lack."""
+        if self._seen is None:  # nothing was copied yet, or places disagree because a run has failed on some
+            self._others = [Scope() for _ in self._others]
+            self._programs.clear()
+        else:
+            self._missing |= first.changes.since(self._seen)
+        self._seen = None
+        if self._missing or program not in self._programs:
+            for var in program.list_vars():
+                if var.persistable:
+                    self._copy(var.name, first, program)
+            self._programs.add(program)
+        return [first, *self._others]
+
+    def _copy(self, name: str, first: Scope, program: Program) -> None:
+        holder = first.find_var(name)
+        if holder is None or holder.value is None:
+            return
+        for scope in self._others:
+            if name in self._missing or scope.var(name).value is None:
+                # A copy, because each place updates its own in place.
+                scope.var(name).replace(holder.value.copy(), holder.place, keep_old=False)
+        self._missing.discard(name)
+
+    def end(self, first: Scope) -> None:
+        """Note that a run has succeeded on all places."""
+        self._seen = first.changes.moment()
+
+
+States: TypeAlias = WeakKeyDictionary[Scope, dict[int, State]]
+"""States by the scope of the first place and the number of places, for all programs that share their variables."""
 
 
 class _Rewritten:
@@ -136,7 +177,8 @@ class Replicas(_Rewritten):
 
     As Paddle's ParallelExecutor has it: the gradient of the loss begins as `gradient_of_loss` says, each gradient of a
     parameter is summed over the places, and each place makes its own updates. Statistics of batch norm are those of the
-    place's part of the batch; those of the first place stay in the caller's scope.
+    place's parts of batches; those of the first place stay in the caller's scope. What gets a value there by other
+    means reaches every place before the next run.
 
     Parameters
     ----------
@@ -144,12 +186,20 @@ class Replicas(_Rewritten):
     places : sequence of Place
     gradient_of_loss : GradientScaleStrategy
         Where the gradient of the loss begins.
+    states : mapping
+        Where to keep the values of the places between runs.
     """
 
-    def __init__(self, program: Program, places: Sequence[Place], gradient_of_loss: GradientScaleStrategy) -> None:
+    def __init__(
+        self,
+        program: Program,
+        places: Sequence[Place],
+        gradient_of_loss: GradientScaleStrategy,
+        states: States,
+    ) -> None:
         super().__init__(program, len(places), gradient_of_loss)
         self._places = places
-        self._states: WeakKeyDictionary[Scope, _State] = WeakKeyDictionary()
+        self._states = states
         self._executors: WeakKeyDictionary[Runs, list[Runs]] = WeakKeyDictionary()
 
     def run(self, executor: Runs, feed: Any, names: Any, scope: Scope, return_numpy: bool) -> list[list[Any]]:
@@ -187,35 +237,22 @@ class Replicas(_Rewritten):
         return_numpy: bool,
         then: Callable[[], None],
     ) -> list[list[Any]]:
-        state = self._states.get(scope)
+        states = self._states.setdefault(scope, {})
+        state = states.get(len(self._places))
         if state is None:
-            state = self._states[scope] = _State([scope, *(Scope() for _ in self._places[1:])])
-        if state.seen != _changes(scope):
-            self._copy_state(program, state)
-        # The places disagree if a run fails on some of them.
-        state.seen = None
+            state = states[len(self._places)] = State(len(self._places))
+        scopes = state.begin(program, scope)
         executors = self._executors.get(executor)
         if executors is None:
             executors = self._executors[executor] = [executor, *(executor.twin() for _ in self._places[1:])]
 
         def run(rank: int) -> list[Any]:
-            return executors[rank].run(program, feeds[rank], names, scope=state.scopes[rank], return_numpy=return_numpy)
+            return executors[rank].run(program, feeds[rank], names, scope=scopes[rank], return_numpy=return_numpy)
 
         found = run_ranks([partial(run, rank) for rank in range(len(feeds))])
-        if len(feeds) == len(self._places):
-            state.seen = _changes(scope)
+        state.end(scope)
         then()
         return found
-
-    def _copy_state(self, program: Program, state: _State) -> None:
-        """Give every place what the first place's scope holds."""
-        first, *others = state.scopes
-        for var in program.list_vars():
-            holder = first.find_var(var.name) if var.persistable else None
-            if holder is not None and holder.value is not None:
-                for scope in others:
-                    # A copy, because each place updates its own in place.
-                    scope.var(var.name).replace(holder.value.copy(), holder.place, keep_old=False)
 
     def _divided(self, feed: Any) -> list[dict[str, Any]]:
         """The feed of each place."""
@@ -295,10 +332,6 @@ def _tensor(array: Any, lod: Sequence[Sequence[int]]) -> LoDTensor:
     tensor = LoDTensor(ScopeVariable("the tensor", array))
     tensor.set_lod(lod)
     return tensor
-
-
-def _changes(scope: Scope) -> tuple[int, int]:
-    return scope.changes.count, scope.written
 
 
 def merged(values: Sequence[Any]) -> Any:

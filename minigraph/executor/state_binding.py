@@ -161,7 +161,7 @@ def _gather(holders: list[ScopeVariable], place: Place) -> None:
     for holder, array in zip(holders, arrays, strict=True):
         moved_to = vector[start : start + array.size].reshape(array.shape)
         moved_to[...] = array
-        holder.value = moved_to
+        holder.move(moved_to, place)
         start += array.size
 
 
@@ -196,7 +196,7 @@ def _checked(holder: ScopeVariable | None, wanted: Value, steps: Steps, place: P
         raise _for_reader(problem, wanted, steps)
     # The value stays on the new place, so that only the first run moves it.
     if holder.place != place:
-        holder.value, holder.place = moved(value, holder.place, place), place
+        holder.move(moved(value, holder.place, place), place)
     return holder
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from sys import getrefcount
@@ -225,19 +225,40 @@ def moved(value: Any, source: Place, target: Place) -> Any:
 
 
 class Changes:
-    """Counts how often a variable of a family of scopes was given another array."""
+    """Changes of the variables of a family of scopes: how many got another array, and which got other values when."""
 
-    __slots__ = ("_count",)
+    __slots__ = ("_count", "_latest", "_moment")
 
     def __init__(self) -> None:
         self._count = 0
+        self._moment = 0
+        self._latest: dict[str, int] | None = None
+        """Moment at which each variable last got a value, since somebody asked for a moment."""
 
     @property
     def count(self) -> int:
+        """Number of times that a variable was given another array."""
         return self._count
 
     def add(self) -> None:
+        """Note that a variable was given another array."""
         self._count += 1
+
+    def note(self, names: Iterable[str]) -> None:
+        """Note that these variables have other values."""
+        if self._latest is not None:
+            self._moment += 1
+            self._latest.update(dict.fromkeys(names, self._moment))
+
+    def moment(self) -> int:
+        """The present, as `since` takes it."""
+        if self._latest is None:
+            self._latest = {}
+        return self._moment
+
+    def since(self, moment: int) -> set[str]:
+        """Names of the variables that got a value after a moment."""
+        return {name for name, latest in (self._latest or {}).items() if latest > moment}
 
 
 class ScopeVariable:
@@ -265,6 +286,7 @@ class ScopeVariable:
         self._value = value
         self.lod = ()
         self._changes.add()
+        self._changes.note((self.name,))
 
     def replace(self, value: Any, place: Place, keep_old: bool) -> None:
         """Store what a run has computed; with `keep_old`, the array that was here becomes the spare array.
@@ -276,6 +298,12 @@ class ScopeVariable:
         elif self._value is not value:
             self._spare = self._value if _owns_memory(self._value) else None
         self._value, self.lod, self.place = value, (), place
+        self._changes.add()
+        self._changes.note((self.name,))
+
+    def move(self, value: Any, place: Place) -> None:
+        """Keep the same values in another array."""
+        self._value, self.place = value, place
         self._changes.add()
 
     def take_spare(self, shape: tuple[int, ...], dtype: Any) -> Any:
@@ -350,8 +378,6 @@ class Scope:
         self.changes: Changes = parent.changes if parent is not None else Changes()
         self._variables: dict[str, ScopeVariable] = {}
         self._kids: list[Scope] = []
-        self.written = 0
-        """Number of times that arrays of this scope were written over."""
 
     def var(self, name: str) -> ScopeVariable:
         """The variable with this name, found here or in a parent, else made here."""
@@ -376,7 +402,7 @@ class Scope:
 
     def note_written(self, names: Sequence[str]) -> None:
         """Called when the arrays of these variables were written over."""
-        self.written += 1
+        self.changes.note(names)
 
     def local_var_names(self) -> list[str]:
         return list(self._variables)

@@ -286,3 +286,79 @@ def test_all_that_is_fed_is_divided_among_as_many_places():
             fluid.Executor().run(compiled, feed, [total])
         with pytest.raises(FeedError, match="a list of 4 feeds is given for 3 places"):
             fluid.Executor().run(compiled, [feed] * 4, [total])
+
+
+@pytest.fixture
+def normalized():
+    """A training, its test program, and a function that gives the batch of a step."""
+    with fluid.program_guard(fluid.Program(), fluid.Program()), fluid.scope_guard(fluid.Scope()):
+        x = fluid.data("x", [None, 3])
+        hidden = fluid.layers.batch_norm(x, moving_mean_name="mean", moving_variance_name="variance")
+        loss = fluid.layers.mean(fluid.layers.fc(hidden, 1))
+        test = fluid.default_main_program().clone(for_test=True)
+        fluid.optimizer.SGD(0.1).minimize(loss)
+        fluid.Executor().run(fluid.default_startup_program())
+        yield loss, test, lambda step, rows=8: {"x": np.random.default_rng(step).random((rows, 3), "float32")}
+
+
+def running_mean(batch, steps, part):
+    """The running mean after so many steps, of the rows of a place."""
+    found = np.zeros(3)
+    for step in range(steps):
+        found = 0.9 * found + 0.1 * batch(step)["x"][part].mean(0)
+    return found
+
+
+HALVES = slice(0, 4), slice(4, 8)
+
+
+@pytest.mark.parametrize("runner", [fluid.Executor, fluid.Interpreter])
+def test_a_program_that_shares_variables_uses_the_statistics_of_each_place(normalized, runner):
+    """As in 1.8.5: neither runs of the test on fewer places nor without places change those of the training."""
+    loss, test, batch = normalized
+    executor = runner()
+    training = on_places(fluid.default_main_program(), loss)
+    testing = fluid.CompiledProgram(test).with_data_parallel(share_vars_from=training, places=PLACES)
+    for step in range(3):
+        executor.run(training, batch(step), [loss])
+        executor.run(test, batch(step), [loss])
+        executor.run(testing, batch(step, rows=1), [loss])
+        (found,) = executor.run(testing, batch(step), ["mean"], return_merged=False)
+        expected = [running_mean(batch, step + 1, half) for half in HALVES]
+        np.testing.assert_allclose(found, expected, rtol=1e-5)
+
+
+def test_a_parallel_executor_shares_the_statistics_of_each_place(normalized, monkeypatch):
+    monkeypatch.setenv("CPU_NUM", "2")
+    loss, test, batch = normalized
+    training = fluid.ParallelExecutor(False, loss.name)
+    training.run([loss.name], batch(0))
+    testing = fluid.ParallelExecutor(False, main_program=test, share_vars_from=training)
+    (found,) = testing.run(["mean"], batch(0))
+    np.testing.assert_allclose(found, np.ravel([running_mean(batch, 1, half) for half in HALVES]), rtol=1e-5)
+
+
+def test_with_the_strategy_reduce_each_place_keeps_its_statistics(normalized):
+    """In 1.8.5 the places then share one array, to which their threads write in any order."""
+    loss, _, batch = normalized
+    strategy = fluid.BuildStrategy()
+    with pytest.warns(UserWarning, match="reduce_strategy"):
+        strategy.reduce_strategy = fluid.BuildStrategy.ReduceStrategy.Reduce
+    training = on_places(fluid.default_main_program(), loss, build_strategy=strategy)
+    (found,) = fluid.Executor().run(training, batch(0), ["mean"], return_merged=False)
+    np.testing.assert_allclose(found, [running_mean(batch, 1, half) for half in HALVES], rtol=1e-5)
+
+
+def test_what_the_scope_is_given_reaches_places_that_another_program_runs_on(normalized):
+    loss, test, batch = normalized
+    executor = fluid.Executor()
+    training = on_places(fluid.default_main_program(), loss)
+    testing = fluid.CompiledProgram(test).with_data_parallel(share_vars_from=training, places=PLACES)
+    executor.run(training, batch(0), [loss])
+    rate = next(name for name in fluid.default_main_program().global_block().vars if name.startswith("learning_rate"))
+    fluid.global_scope().find_var(rate).get_tensor().set(np.zeros(1, "float32"), fluid.CPUPlace())
+    executor.run(testing, batch(0), [loss])  # which has no rate
+    weights = fluid.default_main_program().all_parameters()[-2].name
+    (before,) = executor.run(training, batch(0), [weights], return_merged=False)
+    (after,) = executor.run(training, batch(1), [weights], return_merged=False)
+    assert np.array_equal(before[1], after[1])
