@@ -40,6 +40,14 @@ class Collective(Pass):
         return ({"ring_id": number % self.rings} for number in count())
 
 
+def exchange_of(program: Program) -> Operator | None:
+    """The first operator that sums a parameter or its gradient over the ranks; None if the program is that of one."""
+    block = program.global_block()
+    names = {name for op in block.ops if op.role & Role.BACKWARD for name in op.role_vars[1::2]}
+    names.update(param.name for param in block.all_parameters())
+    return next((op for op in block.ops.of_type("c_allreduce_sum") if op.inputs["X"][0] in names), None)
+
+
 @dataclass(frozen=True)
 class GradAllReduce(Collective):
     """Divide the gradient of the loss by the number of ranks, and sum each parameter's gradient over the ranks.
@@ -69,8 +77,7 @@ class GradAllReduce(Collective):
     def apply(self, program: Program) -> bool:
         block = program.global_block()
         backward = [op for op in block.ops if op.role & Role.BACKWARD]
-        grads = {name for op in backward for name in op.role_vars[1::2]}
-        if self.ranks == 1 or any(op.inputs["X"][0] in grads for op in block.ops.of_type("c_allreduce_sum")):
+        if self.ranks == 1 or exchange_of(program) is not None:
             return False
         if not backward:
             raise ProgramError(
@@ -107,12 +114,26 @@ class GradAllReduce(Collective):
         return grad
 
     def _wait(self, block: Block, reduced: Variable) -> None:
-        """Wait for the sums in front of the first update; counters of averages may stand in front of all operators."""
-        ops = dropwhile(lambda op: reduced.name not in op.output_arg_names, block.ops)
-        update = next((op for op in ops if op.role & Role.OPTIMIZE), None)
-        for ring in range(self.rings) if update is not None else ():
+        """Wait for the sums in front of the first update, and of whatever else reads one that nothing has waited for.
+
+        Counters of averages, which are updates too, may stand in front of all operators.
+        """
+        summed: set[str] = set()
+        is_updating = False
+        for op in list(dropwhile(lambda op: reduced.name not in op.output_arg_names, block.ops)):
+            if op.type == "c_allreduce_sum":
+                summed.update(op.output("Out"))
+            elif not is_updating and op.role & Role.OPTIMIZE:
+                self._wait_before(op, reduced)
+                summed, is_updating = set(), True
+            elif early := summed.intersection(op.input_arg_names):  # such as an error_clip, or updates by another loss
+                self._wait_before(op, block.vars[min(early)])
+                summed.clear()
+
+    def _wait_before(self, op: Operator, reduced: Variable) -> None:
+        for ring in range(self.rings):
             attrs = {"ring_id": ring, "op_role": Role.BACKWARD}
-            _in_place(block, "c_sync_comm_stream", reduced, update, attrs)
+            _in_place(op.block, "c_sync_comm_stream", reduced, op, attrs)
 
 
 def feed_gradients_of_losses(program: Program) -> None:
@@ -141,7 +162,7 @@ class LocalSGD(Collective):
     def apply(self, program: Program) -> bool:
         block = program.global_block()
         updates = [op for op in block.ops if is_update(op.definition)]
-        if self.ranks == 1 or not updates or any(name.endswith(SNAPSHOT) for name in block.vars):
+        if self.ranks == 1 or not updates or exchange_of(program) is not None:
             return False
         turns = self._turns()
         kept: list[tuple[Variable, Variable]] = []

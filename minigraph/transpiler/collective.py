@@ -70,8 +70,9 @@ class GradAllReduce:
         Raises
         ------
         ProgramError
-            If the ranks do not fit, or the program has no backward pass.
+            If the ranks do not fit, or the program has no backward pass or exchanges already.
         """
+        _check_once(main_program or default_main_program())
         addresses = endpoints.split(",") if isinstance(endpoints, str) else list(endpoints)
         startup = startup_program or default_startup_program()
         init_communicators(startup, current_endpoint, addresses, rank, self.nrings)
@@ -109,6 +110,16 @@ def init_communicators(startup: Program, current: str, endpoints: Sequence[str],
     _check_ranks(rank, endpoints, current)
     for ring in range(rings):
         _init_communicator(startup, current, endpoints, rank, ring)
+
+
+def _check_once(main: Program) -> None:
+    """Raise if a program was transpiled before: the original then divides and sums its gradients twice."""
+    op = passes.exchange_of(main)
+    if op is not None:
+        raise ProgramError(
+            "transpile: the program sums over ranks already", details=[str(op)], site=op.site,
+            hint="Call transpile once, or on a clone from before the first call.",
+        )  # fmt: skip
 
 
 def _check_ranks(rank: int, endpoints: Sequence[str], current: str) -> None:
