@@ -197,6 +197,8 @@ class _Sharding:
             is_sum = op.type == "c_allreduce_sum" and op.inputs["X"][0] in dense
             if is_sum or (op.type.startswith("c_sync") and op.inputs["X"][0] in self.raw):
                 self.block.remove(op)
+            elif op.type == "c_allreduce_sum" and op.inputs["X"][0] in self.raw:
+                op.set_attr("use_calc_stream", True)  # nothing waits for it any more
         for names in self._by_dtype(list(dense)):
             self._append("c_reduce_parts", names, Role.BACKWARD)
         for param, grad in self.grads.items():
@@ -323,7 +325,8 @@ class _Sharding:
         whole = self._new(f"{norms}.all", first)
         attrs = {"blocks": self.attrs["blocks"], "p": p}
         insert_for(op, "part_norms", {"X": list(measured)}, {"Out": norms}, attrs)
-        insert_for(op, "c_allgather", {"X": norms}, {"Out": whole}, {"nranks": self.ranks})
+        attrs = {"nranks": self.ranks, "use_calc_stream": True}
+        insert_for(op, "c_allgather", {"X": norms}, {"Out": whole}, attrs)
         for each in clips:
             self.norms[each] = whole, [measured[self.parts[name]] for name in each.input("X")]
 

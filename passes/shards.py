@@ -8,6 +8,7 @@ from typing import Any
 
 from minigraph.errors import ProgramError
 from minigraph.ir import Block, Operator, Program, Role, Variable
+from minigraph.ir.effects import unchanged_names
 from minigraph.opdef import EMPTY, SUB_BLOCK
 from minigraph.passes.base import Pass
 from minigraph.passes.rewriting import completed_pairs, is_random
@@ -117,7 +118,8 @@ class _Sharding:
 
     def _check(self) -> None:
         for op in self.ops:
-            kept = [name for name in op.output_arg_names if name != EMPTY and self.block.var(name).persistable]
+            unchanged = {EMPTY, *unchanged_names(op)}
+            kept = [name for name in op.output_arg_names if name not in unchanged and self.block.var(name).persistable]
             if kept:
                 raise _refused(op, f"it updates {kept[0]}, which is the same for all samples")
             if SUB_BLOCK in op.attrs or op.definition.has_effect:
@@ -168,7 +170,7 @@ class _Sharding:
         self._append(op.type, inputs, outputs, {**attrs, "op_namescope": op.namescope}, op)
 
     def _of_shard(self, name: str, names: dict[str, str], shard: int) -> str:
-        if name == EMPTY:
+        if name == EMPTY or self.block.var(name).persistable:  # such as statistics that are only used
             return name
         names[name] = self._new(f"{name}.shard_{shard}", self.block.var(name), type=self.block.var(name).kind)
         return names[name]
@@ -218,7 +220,7 @@ class _Sharding:
         for op in self.ops:
             for name in op.output_arg_names:
                 is_leaf = name not in read and not op.role & Role.BACKWARD
-                if name != EMPTY and name not in grads and (is_leaf or name in outside or op.role & Role.LOSS):
+                if name in maps[0] and name not in grads and (is_leaf or name in outside or op.role & Role.LOSS):
                     self._join(op, name, [names[name] for names in maps])
 
     def _join(self, op: Operator, name: str, parts: Sequence[str]) -> None:

@@ -56,6 +56,10 @@ class WeightMeans(Pass):
             made.role_vars = ()
             return out
 
+        def total_of(value: str, suffix: str) -> str:
+            # On the stream of the computation, which needs the sum at once.
+            return add("c_allreduce_sum", {"X": value}, suffix, use_calc_stream=True)
+
         def sized(values: str, suffix: str) -> str:
             size = add("size", {"Input": values}, f"{suffix}.int")
             return add("cast", {"X": size}, suffix, in_dtype=int(block.var(size).dtype), out_dtype=dtype)
@@ -65,17 +69,17 @@ class WeightMeans(Pass):
             count = add("reduce_sum", {"X": op.input("Y")[0]}, "", reduce_all=True)
             mean = _mean_behind(op)
             if mean is None:
-                total = add("c_allreduce_sum", {"X": count}, ".total")
+                total = total_of(count, ".total")
                 grad.set_input("Y", [add("scale", {"X": total}, ".mean", scale=1.0 / self.ranks)])
                 return
             size = sized(mean.input("X")[0], ".size")
             weighted = add("elementwise_mul", {"X": count, "Y": size}, ".weighted")
-            total = add("c_allreduce_sum", {"X": weighted}, ".total")
-            sizes = add("c_allreduce_sum", {"X": size}, ".sizes")
+            total = total_of(weighted, ".total")
+            sizes = total_of(size, ".sizes")
             grad.set_input("Y", [add("elementwise_div", {"X": total, "Y": sizes}, ".mean")])
             return
         count = sized(op.input("X")[0], "")
-        total = add("c_allreduce_sum", {"X": count}, ".total")
+        total = total_of(count, ".total")
         share = add("elementwise_div", {"X": count, "Y": total}, ".share")
         factor = add("scale", {"X": share}, ".factor", scale=float(self.ranks))
         grad.set_input("Out" + GRAD_SUFFIX, [add("elementwise_mul", {"X": incoming, "Y": factor}, ".weighted")])

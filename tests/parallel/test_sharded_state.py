@@ -164,7 +164,7 @@ def test_text():
         "[w@GRAD.part] = c_reduce_parts(X=[w@GRAD]) {nranks=2, blocks=2}",
         "w.part = c_part(X=w) {nranks=2, blocks=2}",
         "w@GRAD.part.norms_1 = part_norms(X=[w@GRAD.part]) {blocks=2}",
-        "w@GRAD.part.norms_1.all = c_allgather(X=w@GRAD.part.norms_1) {nranks=2}",
+        "w@GRAD.part.norms_1.all = c_allgather(X=w@GRAD.part.norms_1) {nranks=2, use_calc_stream=True}",
         "Out=[c.part], Norm=c.part.norm = clip_parts(X=[w@GRAD.part], Norms=w@GRAD.part.norms_1.all) "
         "{columns=[0], max_norm=2.0}",
         "ParamOut=w.part, VelocityOut=v = momentum(Param=w.part, Grad=c.part, Velocity=v, LearningRate=lr) {mu=0.9}",
