@@ -107,7 +107,7 @@ class DataParallel(GradAllReduce):
         if self.sharded:
             changed = ShardOptimizerState(self.ranks, self._shards if self.exact else 0).apply(program) or changed
         if self.ranks > 1:
-            verify(program, statistics="local")
+            verify(program, statistics="local", ranks=self.ranks, scales_loss=self.scales_loss)
         return changed
 
     def _warn_of_losses(self, program: Program) -> None:

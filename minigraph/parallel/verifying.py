@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from itertools import zip_longest
 
 from minigraph.errors import VerifyError
-from minigraph.ir import Operator, Program, Role, Variable
+from minigraph.ir import Block, Operator, Program, Role, Variable
+from minigraph.ir.effects import unchanged_names
 from minigraph.opdef import EMPTY, is_update
+from minigraph.parallel.division import check_averages, check_division
+from minigraph.parallel.waits import check_waits
+from minigraph.parallel.wrong import every_op, wrong
 from minigraph.passes.collective import SNAPSHOT
 from minigraph.passes.rewriting import is_random
 from minigraph.passes.shard_state import sharded_state, state_of
@@ -49,7 +53,9 @@ _EXTREMES = frozenset({"c_allreduce_max", "c_allreduce_min"})
 
 
 @public
-def verify(program: Program, *others: Program, statistics: str = "global") -> None:
+def verify(
+    program: Program, *others: Program, statistics: str = "global", ranks: int | None = None, scales_loss: bool = True
+) -> None:
     """Raise unless a program of one of several ranks computes what one rank with all samples would.
 
     What is fed is local to a rank, parameters are the same on every rank, and the gradient of a parameter is one rank's
@@ -63,6 +69,10 @@ def verify(program: Program, *others: Program, statistics: str = "global") -> No
         Those of the other ranks, if they differ: all must make the same exchanges in the same order.
     statistics : {'global', 'local'}
         Whether what the forward pass keeps, such as the statistics of a batch norm, is to be that of all samples.
+    ranks : int, optional
+        Number of ranks. Default: the number by which gradients are divided.
+    scales_loss : bool
+        Whether gradients must be divided by the number of ranks, because losses are means over samples.
 
     Raises
     ------
@@ -86,6 +96,11 @@ def verify(program: Program, *others: Program, statistics: str = "global") -> No
     check.run()
     if check.kept:  # the next step reads what this one has kept
         _Check(program, keeps_local=True, kept=check.kept).run()
+    check_waits(program)
+    if check.is_local_sgd:
+        check_averages(program, ranks)
+    elif scales_loss:
+        check_division(program, ranks)
     for rank, other in enumerate(others, 1):
         _check_order(program, other, rank)
 
@@ -105,7 +120,7 @@ def _check_order(program: Program, other: Program, rank: int) -> None:
 
 def _exchanges(program: Program) -> list[Operator]:
     kinds = ("c_allreduce", "c_broadcast", "c_allgather", "c_reduce", "c_gather", "merged_c_")
-    return [op for op in program.global_block().ops if op.type.startswith(kinds)]
+    return [op for op in every_op(program.global_block()) if op.type.startswith(kinds)]
 
 
 class _Check:
@@ -131,13 +146,37 @@ class _Check:
         self.later = {op.inputs["X"][0] for op in _exchanges(program)}
 
     def run(self) -> None:
-        for op in self.block.ops:
-            self._visit(op)
+        self._visit_all(self.block)
         for name, op in self.updated.items():
-            raise self._wrong(
+            raise wrong(
                 op, f"updates each rank's part of {name}, which is never gathered", "ranks go on with the old one",
                 "Put c_gather_parts behind the updates.",
             )  # fmt: skip
+        for op in every_op(self.block) if self.is_local_sgd else ():
+            if is_update(op.definition) and self.of(param := op.input("Param")[0]) is not R:
+                raise wrong(
+                    op, f"leaves {param} with the value of one rank", "parameters of ranks then drift apart",
+                    f"Average {param} over the ranks behind the updates, as LocalSGD does.",
+                )  # fmt: skip
+
+    def _visit_all(self, block: Block) -> None:
+        for op in block.ops:
+            body = op.sub_block
+            if body is not None and _changes_ranks(body):
+                self._check_condition(op)
+                self._visit_all(body)
+            self._visit(op)
+
+    def _check_condition(self, op: Operator) -> None:
+        """Raise if ranks may run a block of updates and exchanges that others do not."""
+        for slot in ("Cond", "Condition"):
+            for name in op.inputs.get(slot, ()):
+                if self.of(name) is not R:
+                    raise wrong(
+                        op, f"updates or exchanges if {name}, {self.of(name).value}, says so",
+                        "parameters of ranks then drift apart, or ranks wait for each other",
+                        f"Decide on all ranks together: c_allreduce_max or c_allreduce_min of {name} as a number.",
+                    )  # fmt: skip
 
     def of(self, name: str) -> Spread:
         return self.spread.get(name, R)
@@ -145,7 +184,7 @@ class _Check:
     def _visit(self, op: Operator) -> None:
         for name in op.input_arg_names if self.updated else ():
             if name in self.updated and op.type != "c_gather_parts":
-                raise self._wrong(
+                raise wrong(
                     op, f"reads {name}, parts of which were updated and are not gathered yet",
                     "it gets the old one", "Put it behind the c_gather_parts.", [f"before: {self.updated[name]}"],
                 )  # fmt: skip
@@ -157,12 +196,13 @@ class _Check:
         else:
             found = self._computed(op)
         pairs = set(op.role_vars[1::2]) if op.role & Role.BACKWARD else set()
+        unchanged = {EMPTY, *unchanged_names(op)}
         for name in op.output_arg_names:
-            if name == EMPTY:
+            if name in unchanged:
                 continue
             self.spread[name] = PARTIAL if name in pairs and found is LOCAL else found
             if found is LOCAL:
-                self._check_kept(op, self.block.find_var(name))
+                self._check_kept(op, op.block.find_var(name))
             if not op.type.startswith(("c_", "merged_c_")):
                 self.reduced.pop(name, None)
         if op.type == "clip_parts":
@@ -177,8 +217,14 @@ class _Check:
             self.divided.update(op.output_arg_names)
         if op.role & Role.BACKWARD and op.role & Role.LOSS:
             return LOCAL  # flows through the samples of one rank
+        if op.type == "data_norm_grad" and op.attr("slot_dim") > 0:
+            raise wrong(
+                op, "updates BatchSize, BatchSum and BatchSquareSum by means over the rows of one rank",
+                "their sum over ranks is no count of samples",
+                "Leave slot_dim out: then they are sums over rows, which add up.",
+            )  # fmt: skip
         if is_divided and op.role & Role.BACKWARD and op.type in _CLIPS and LOCAL in kinds:
-            raise self._wrong(
+            raise wrong(
                 op, "clips a gradient inside the backward pass, which is divided by the number of ranks there",
                 "the threshold depends on how many ranks there are",
                 "Multiply the threshold by 1 / ranks, or clip the gradients of parameters, after their sum.",
@@ -197,19 +243,19 @@ class _Check:
         if op.type in _PRODUCTS and given["X"] == [PARTIAL] and given.get("Y") == [R]:
             return PARTIAL
         if op.type in ("sum", "elementwise_add", "elementwise_sub"):
-            raise self._wrong(
+            raise wrong(
                 op, f"adds {_which(op, self, R) or 'another value'}, the same on every rank, to one rank's part",
                 "the sum over ranks then has it once for each rank",
                 "Add it after the gradient is summed over the ranks, as decays and accumulated gradients must be.",
             )  # fmt: skip
         name = next(name for name in op.input_arg_names if self.of(name) is PARTIAL)
         if op.role & Role.BACKWARD and op.type in _CLIPS:
-            raise self._wrong(
+            raise wrong(
                 op, f"clips {name} before it is summed over the ranks, as an error_clip of a parameter does",
                 "the original's transpiler does not even sum it then",
                 "Give the parameter a gradient clip in place of the error_clip, or clip an activation.",
             )  # fmt: skip
-        raise self._wrong(
+        raise wrong(
             op, f"needs all of {name}, but gets one rank's part of the sum", "each rank then clips by its own norm",
             "Sum the gradient over the ranks first: c_allreduce_sum, as DataParallel inserts it, in front of this.",
         )  # fmt: skip
@@ -223,7 +269,7 @@ class _Check:
             return Spread.NORMS
         if kinds <= {SHARD, R}:
             if op.type in _CLIPS - {"clip", "square", "sqrt"}:
-                raise self._wrong(
+                raise wrong(
                     op, "takes the norm of one rank's part of the elements", "each rank then has another norm",
                     "Sum the squares of all parts (squared_l2_norm, then c_allreduce_sum), and take the root.",
                 )  # fmt: skip
@@ -231,7 +277,7 @@ class _Check:
         (kind,) = (kinds - {R, SHARD}) or {SHARD}
         if op.type in _LINEAR and kinds == {kind}:
             return kind
-        raise self._wrong(
+        raise wrong(
             op, f"needs a value of all ranks, but gets {kind.value}", "each rank then has another norm",
             "Put c_allreduce_sum (for a maximum c_allreduce_max, for norms c_allgather) in front of it.",
         )  # fmt: skip
@@ -245,7 +291,7 @@ class _Check:
             for name in op.output("Out"):
                 self.updated.pop(name, None)
         if op.type == "c_broadcast" and self.of(op.input("X")[0]) is PARTIAL:
-            raise self._wrong(
+            raise wrong(
                 op, f"gives every rank the root's part of {op.input('X')[0]}", "the parts of the others are lost",
                 "Use c_allreduce_sum.",
             )  # fmt: skip
@@ -259,7 +305,7 @@ class _Check:
     def _divided(self, op: Operator) -> Spread:
         for name, part in zip(op.input("X"), op.output("Out"), strict=True):
             if self.of(name) is not R:
-                raise self._wrong(
+                raise wrong(
                     op, f"takes a part of {name}, {self.of(name).value}", "the parts of ranks do not belong together",
                     "Sum it over the ranks first, or use c_reduce_parts.",
                 )  # fmt: skip
@@ -269,29 +315,29 @@ class _Check:
     def _check_reduced(self, op: Operator, name: str, kind: Spread) -> None:
         before = self.reduced.get(name)
         if kind is R and before is not None:
-            raise self._wrong(
+            raise wrong(
                 op, f"sums {name} over the ranks, which {before.type} has done already",
                 "the gradient is then multiplied by the number of ranks",
                 "Leave one of the two out.", [f"before: {before}"],
             )  # fmt: skip
         if kind is R and op.type not in _EXTREMES:
-            raise self._wrong(
+            raise wrong(
                 op, f"sums {name} over the ranks, where it is the same", "the sum is multiplied by the number of ranks",
                 "Leave it out, or divide it by the number of ranks.",
             )  # fmt: skip
         if kind is Spread.MAXIMUM and op.type != "c_allreduce_max":
-            raise self._wrong(
+            raise wrong(
                 op,
                 f"sums {name}, the maximum over each rank's part",
                 "a maximum norm is no sum",
                 "Use c_allreduce_max.",
             )
         if kind is Spread.NORMS:
-            raise self._wrong(
+            raise wrong(
                 op, f"adds up {name}, norms of each rank's part", "squares add up, norms do not", "Use c_allgather."
             )
         if kind in (PARTIAL, Spread.SQUARES) and op.type in _NO_SUMS:
-            raise self._wrong(
+            raise wrong(
                 op, f"takes the {_NO_SUMS[op.type]} of {name}, one rank's part of a sum", "the parts add up",
                 "Use c_allreduce_sum.",
             )  # fmt: skip
@@ -301,8 +347,8 @@ class _Check:
         if param in self.wholes:
             self.updated[self.wholes[param]] = op
         for name in state_of(op) if self.of(param) is R else ():
-            if self.of(name) is SHARD or self.block.vars[name].shape != self.block.vars[param].shape:
-                raise self._wrong(
+            if self.of(name) is SHARD or _shape(op, name) != _shape(op, param):
+                raise wrong(
                     op, f"updates all of {param} by {name}, one rank's part of the state",
                     "parameters of ranks then drift apart", "Let it update c_part of the parameter.",
                 )  # fmt: skip
@@ -312,11 +358,11 @@ class _Check:
             if kind is R or self.is_local_sgd or (kind is SHARD and self.of(param) is SHARD):
                 continue
             if name in self.later:
-                raise self._wrong(
+                raise wrong(
                     op, f"updates {param} before {name} is summed over the ranks",
                     "parameters of ranks then drift apart", "Put it behind the c_allreduce_sum of the gradient.",
                 )  # fmt: skip
-            raise self._wrong(
+            raise wrong(
                 op, f"updates {param} by one rank's part of its gradient", "parameters of ranks then drift apart",
                 f"Sum {name} over the ranks: apply DataParallel to the program, or insert c_allreduce_sum.",
             )  # fmt: skip
@@ -325,7 +371,7 @@ class _Check:
         """Raise if the learning rate, or what else an update reads, is that of one rank."""
         for name in op.input_arg_names if not self.is_local_sgd else ():
             if name not in op.inputs["Grad"] and self.of(name) is LOCAL:
-                raise self._wrong(
+                raise wrong(
                     op, f"updates {param} by {name}, which is of the samples of one rank",
                     "parameters of ranks then drift apart", f"Average {name}: c_allreduce_sum, then scale by 1 / N.",
                 )  # fmt: skip
@@ -336,17 +382,23 @@ class _Check:
         if self.keeps_local:
             self.kept.add(var.name)
             return
-        raise self._wrong(
+        raise wrong(
             op, f"keeps {var.name}, which is of the samples of one rank", "statistics of ranks then differ",
             "Average it over the ranks, or say verify(program, statistics='local') if each rank's own are meant.",
         )  # fmt: skip
 
-    def _wrong(self, op: Operator, what: str, why: str, hint: str, details: Sequence[str] = ()) -> VerifyError:
-        return VerifyError(f"{op.type} {what}: {why}", op=op, law=_LAW, details=[str(op), *details], hint=hint)
+
+def _shape(op: Operator, name: str) -> tuple[int, ...] | None:
+    var = op.block.find_var(name)
+    return None if var is None else var.shape
+
+
+def _changes_ranks(block: Block) -> bool:
+    """Whether a block, or one that it runs, has updates or exchanges."""
+    return any(is_update(op.definition) or op.type.startswith("c_") for op in every_op(block))
 
 
 _OF_PARTS = frozenset({SHARD, Spread.SQUARES, Spread.MAXIMUM, Spread.NORMS})
-_LAW = "what ranks take for the same is the same on every rank"
 
 
 def _which(op: Operator, check: _Check, kind: Spread) -> str:

@@ -254,9 +254,10 @@ BEAT_TORCH = [
     wrong("beat_torch", "Nothing is saved", ("each.shape) == 2", "each.shape) == 3")),
 ]  # fmt: skip
 
-SUM = 'block.append_op("c_allreduce_sum", {"X": grad}, {"Out": grad})'
+SUM = 'block.append_op("c_allreduce_sum", {"X": grad}, {"Out": grad}, {"use_calc_stream": True})'
 SUM_OVER_RANKS = [
     wrong("sum_over_ranks", "Divide the gradient of the loss by the number of ranks", ("1.0 / self.ranks", "1.0")),
+    wrong("sum_over_ranks", "Put c_sync_calc_stream in front of it", (', {"use_calc_stream": True}', "")),
     wrong("sum_over_ranks", "one rank's part of a sum: the parts add up",
           ('op("c_allreduce_sum"', 'op("c_allreduce_max"')),
     wrong("sum_over_ranks", "updates w_0 by one rank's part of its gradient",

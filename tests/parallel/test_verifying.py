@@ -8,6 +8,7 @@ import minigraph as fluid
 from minigraph import layers, parallel
 from minigraph.errors import VerifyError
 from minigraph.ir import Role
+from minigraph.layers.branches import ConditionalBlock
 from minigraph.parallel import DataParallel
 from minigraph.passes import GradAllReduce, ShardOptimizerState
 
@@ -174,7 +175,7 @@ def gradient_of_the_root():
 def extremes_of_what_is_the_same():
     main = exchanged(training())
     for type, name in (("c_allreduce_max", "learning_rate_0"), ("c_allreduce_min", "w")):
-        insert(main, type, {"X": name}, {"Out": name}, "sgd", Role.OPTIMIZE)
+        insert(main, type, {"X": name}, {"Out": name}, "sgd", Role.OPTIMIZE, use_calc_stream=True)
     return main
 
 
@@ -306,6 +307,189 @@ def parts_of_gradients_that_are_not_summed():
     return main
 
 
+def division(main):
+    """The operator that divides the gradient of the loss."""
+    return next(op for op in main.global_block().ops.of_type("scale") if op.role & Role.BACKWARD)
+
+
+@case(WRONG, "sgd uses v@GRAD while c_allreduce_sum exchanges it", "Put c_sync_comm_stream with ring_id=0 in front")
+def no_wait_for_the_exchange():
+    main = exchanged(training())
+    main.global_block().remove(only(main, "c_sync_comm_stream"))
+    return main
+
+
+@case(WRONG, "sgd uses v@GRAD while c_allreduce_sum exchanges it")
+def a_late_wait_for_the_exchange():
+    main = exchanged(training())
+    wait = only(main, "c_sync_comm_stream")
+    (name,) = wait.input("X")
+    insert(main, "c_sync_comm_stream", {"X": name}, {"Out": name}, None)
+    main.global_block().remove(wait)
+    return main
+
+
+@case(WRONG, "uses w@GRAD while c_allreduce_sum exchanges it", "ring_id=0 in front of it")
+def no_wait_for_a_second_ring():
+    main = GradAllReduce(2, rings=2)(training())
+    main.global_block().remove(
+        main.global_block().ops.of_type("c_sync_comm_stream")[exchange_of(main, "w@GRAD").attr("ring_id")]
+    )
+    return main
+
+
+@case(
+    WRONG, "c_allreduce_sum exchanges w@GRAD, which mul_grad may still compute", "Put c_sync_calc_stream in front of it"
+)
+def no_wait_for_the_computation():
+    main = exchanged(training())
+    main.global_block().remove(
+        next(op for op in main.global_block().ops if op.type == "c_sync_calc_stream" and op.input("X") == ["w@GRAD"])
+    )
+    return main
+
+
+@case(WRONG, "c_allreduce_sum is on ring 5, but the program has 2 rings", "Set ring_id to a number below 2")
+def a_ring_of_its_own():
+    main = exchanged(training())
+    exchange_of(main, "w@GRAD").set_attr("ring_id", 5)
+    insert(main, "c_sync_comm_stream", {"X": "w@GRAD"}, {"Out": "w@GRAD"}, "sgd", ring_id=5)
+    return main
+
+
+@case(WRONG, "fill_constant makes mean_0.tmp_0@GRAD, which is not divided by the number of ranks", "scales_loss=False")
+def a_loss_that_is_not_scaled():
+    main = exchanged(training())
+    main.global_block().remove(division(main))
+    return main
+
+
+@case(
+    WRONG,
+    "scale divides mean_0.tmp_0@GRAD by the number of ranks, as scale has done already",
+    "Leave one of the two out",
+)
+def a_loss_that_is_scaled_twice():
+    main = exchanged(training())
+    insert(main, "scale", {"X": "mean_0.tmp_0@GRAD"}, {"Out": "mean_0.tmp_0@GRAD"}, division(main), scale=0.5)
+    return main
+
+
+@case(WRONG, "elementwise_div divides w@GRAD by the number of ranks, as scale has done already")
+def a_gradient_that_is_averaged_besides():
+    main = exchanged(training())
+    insert(main, "fill_constant", {}, {"Out": "two"}, "sgd", shape=[1], value=2.0)
+    insert(main, "elementwise_div", {"X": "w@GRAD", "Y": "two"}, {"Out": "w@GRAD"}, "sgd")
+    return main
+
+
+@case(WRONG, "fill_constant makes mean_0.tmp_0@GRAD, which is not divided by the number of ranks: v@GRAD")
+def one_gradient_of_two_averaged():
+    main = GradAllReduce(2, scales_loss=False)(training())
+    insert(main, "scale", {"X": "w@GRAD"}, {"Out": "w@GRAD"}, "sgd", scale=0.5)
+    return main
+
+
+@case(RIGHT)
+def gradients_averaged_behind_the_sum():
+    main = GradAllReduce(2, scales_loss=False)(training())
+    for name in ("w@GRAD", "v@GRAD"):
+        insert(main, "scale", {"X": name}, {"Out": name}, "sgd", scale=0.5)
+    return main
+
+
+@case(WRONG, "by means over the rows of one rank", "Leave slot_dim out")
+def data_norm_of_slots():
+    return exchanged(training(hidden=lambda x: layers.data_norm(x, slot_dim=2)))
+
+
+@case(RIGHT)
+def data_norm():
+    return exchanged(training(hidden=layers.data_norm))
+
+
+@case(RIGHT)
+def statistics_that_are_only_used():
+    return exchanged(training(hidden=lambda x: layers.batch_norm(x, use_global_stats=True)))
+
+
+def merging(**options):
+    inner = fluid.optimizer.Momentum(0.1, 0.9, **options)
+    return training(optimizer=lambda rate, grad_clip: fluid.optimizer.GradientMergeOptimizer(inner, k_steps=2))
+
+
+@case(RIGHT)
+def gradients_merged_over_as_many_steps_as_ranks():
+    return exchanged(merging(grad_clip=fluid.clip.GradientClipByGlobalNorm(1.0)))
+
+
+@case(WRONG, "sum adds w@GRAD@GradientMerge_0, the same on every rank, to one rank's part")
+def a_merged_gradient_left_out():
+    main = exchanged(merging())
+    main.global_block().remove(exchange_of(main, "w@GRAD"))
+    return main
+
+
+def scaled(**options):
+    def optimizer(rate, grad_clip):
+        return fluid.contrib.mixed_precision.decorate(fluid.optimizer.SGD(rate), **options)
+
+    return training(optimizer=optimizer)
+
+
+@case(RIGHT)
+def a_loss_scaling_that_changes():
+    return exchanged(scaled())
+
+
+@case(RIGHT)
+def a_loss_scaling_of_the_number_of_ranks():
+    return exchanged(scaled(init_loss_scaling=2.0, use_dynamic_loss_scaling=False))
+
+
+@case(RIGHT)
+def updates_by_two_losses():
+    main = fluid.Program()
+    with fluid.program_guard(main, fluid.Program()):
+        x = layers.fc(fluid.data("x", [None, 4]), 4, param_attr="w", bias_attr=False)
+        scores = layers.fc(x, 1, param_attr="v", bias_attr=False)
+        fluid.optimizer.SGD(0.1).minimize(layers.mean(scores), parameter_list=["v"])
+        fluid.optimizer.Adam(0.1).minimize(layers.mean(layers.square(scores)), parameter_list=["w"])
+    return exchanged(main)
+
+
+@case(WRONG, "conditional_block updates or exchanges if", "of the samples of one rank, says so", "Decide on all ranks")
+def updates_if_the_loss_of_a_rank_says_so():
+    main = fluid.Program()
+    with fluid.program_guard(main, fluid.Program()):
+        loss = layers.mean(layers.fc(fluid.data("x", [None, 4]), 1))
+        optimizer = fluid.optimizer.SGD(0.1)
+        pairs = optimizer.backward(loss)
+        with main.role_guard(Role.OPTIMIZE), ConditionalBlock([loss < 5.0], is_scalar_condition=True).block():
+            optimizer.apply_gradients(pairs)
+    return exchanged(main)
+
+
+def averaged():
+    main = training()
+    fluid.passes.LocalSGD(2).apply(main)
+    return main
+
+
+@case(WRONG, "sgd leaves v with the value of one rank", "Average v over the ranks behind the updates")
+def a_parameter_that_is_not_averaged():
+    main = averaged()
+    main.global_block().remove(exchange_of(main, "v"))
+    return main
+
+
+@case(WRONG, "elementwise_sub reads v, which is not divided by the number of ranks", "Put scale by 1 / ranks in front")
+def a_sum_of_parameters():
+    main = averaged()
+    main.global_block().remove(next(op for op in main.global_block().ops.of_type("scale") if op.input("X") == ["v"]))
+    return main
+
+
 @pytest.mark.parametrize("name", RIGHT)
 def test_what_trains_like_one_rank_is_accepted(name):
     parallel.verify(RIGHT[name][0]())
@@ -340,6 +524,25 @@ def test_statistics_of_each_rank_may_be_meant():
     DataParallel(2)(training(hidden=layers.batch_norm))
 
 
+def test_a_program_for_another_number_of_ranks_is_refused():
+    main = DataParallel(2)(training())
+    with pytest.raises(VerifyError, match=r"scale divides mean_0.tmp_0@GRAD by 2, but there are 4 ranks"):
+        DataParallel(4)(main)
+    with pytest.raises(VerifyError, match="Divide it by 4"):
+        parallel.verify(main, ranks=4)
+
+
+def test_shards_of_a_rank_are_no_ranks():
+    DataParallel(2, shards=8, exact=True)(training(fluid.clip.GradientClipByGlobalNorm(1.0)))
+
+
+def test_a_sum_of_losses_may_be_meant():
+    main = DataParallel(2, scales_loss=False)(training())
+    parallel.verify(main, scales_loss=False)
+    with pytest.raises(VerifyError, match="not divided"):
+        parallel.verify(main)
+
+
 def test_what_a_step_keeps_is_read_by_the_next():
     def descent(rate, grad_clip):
         return fluid.optimizer.SGD(layers.create_global_var([1], rate, "float32", persistable=True, name="rate"))
@@ -355,7 +558,7 @@ def test_what_a_step_keeps_is_read_by_the_next():
 def test_a_gradient_is_summed_before_an_error_clip_of_its_parameter():
     main = DataParallel(2)(training(error_clip=fluid.clip.ErrorClipByValue(0.1)))
     types = [op.type for op in main.global_block().ops if "w@GRAD" in op.output_arg_names]
-    assert types == ["mul_grad", "c_sync_calc_stream", "c_allreduce_sum", "clip"]
+    assert types == ["mul_grad", "c_sync_calc_stream", "c_allreduce_sum", "c_sync_comm_stream", "clip"]
 
 
 def test_data_parallel_refuses_what_is_wrong():

@@ -29,5 +29,5 @@ class SumOverRanks(Pass):
                     grad = op.output_arg_names[0]
                     block.append_op("scale", {"X": grad}, {"Out": grad}, {"scale": 1.0 / self.ranks})
                 for grad in op.role_vars[1::2]:
-                    block.append_op("c_allreduce_sum", {"X": grad}, {"Out": grad})
+                    block.append_op("c_allreduce_sum", {"X": grad}, {"Out": grad}, {"use_calc_stream": True})
         return True
