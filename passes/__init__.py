@@ -3,8 +3,8 @@
 Passes import the IR, the runtime and what lies below them.
 
 `LEGALIZE` says what programs mean. Executors apply `LOWERING` to their private copy. Its part `EXACT` changes no bit of
-a result; the other passes change the rounding where a weight is used many times, as each of them says. In the copy a
-variable has values of one type (`minigraph.lowering.steps.concretize`); several of these passes rely on it.
+a result; each other pass says how far it changes the rounding. In the copy a variable has values of one type
+(`minigraph.lowering.steps.concretize`); several of these passes rely on it.
 `minigraph.executor.compiled_program.BuildStrategy` turns passes of `IN_ORDER` on and off, except those of `LEGALIZE`.
 """
 

@@ -11,6 +11,7 @@ import minigraph as fluid
 from minigraph import unique_name
 from minigraph.cli.main import main
 from minigraph.errors import WrongTypeError
+from minigraph.passes import IN_ORDER
 
 ROOT = Path(__file__).parents[2]
 NAMED_TEST = re.compile(r"`(?:(test_\w+\.py))?::(test_\w+)`")
@@ -58,6 +59,12 @@ def test_the_rooms_name_every_package():
     packages = sorted(path.parent.name for path in (ROOT / "minigraph").glob("*/__init__.py"))
     assert len(packages) > 20
     assert [name for name in packages if f"`{name}/`" not in rooms] == []
+
+
+def test_the_architecture_page_lists_the_passes_in_their_order():
+    page = (ROOT / "docs/architecture.md").read_text()
+    section = page.partition("### The passes of an executor")[2].partition("\n### ")[0]
+    assert re.findall(r"^\| `(\w+)`", section, flags=re.MULTILINE) == [each.name for each in IN_ORDER]
 
 
 def test_the_programs_on_clipping_run(capsys):
