@@ -22,7 +22,7 @@ from training import STATES, Recipe
 
 GATES = 1e-2
 """Tolerance where rounding decides about gates: few values are normalized together, and one relu that opens or not
-changes the gradients behind it by a hundredth."""
+changes the gradients after it by a hundredth."""
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """Three ways to clip gradients, side by side: what they do to a network's gradients and training; takes about a second.
 
-`compare_gradients` runs one program that holds the backward pass once and each way's clipped gradients behind it.
+`compare_gradients` runs one program that holds the backward pass once and each way's clipped gradients after it.
 `compare_training` trains a clone for each way, from the same start and on the same batches.
 """
 

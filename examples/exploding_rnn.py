@@ -4,7 +4,7 @@ A tanh network reads a sonnet and learns to name the next character. It is a sta
 their parameters by name, so that the gradient of a recurrent weight is a sum over all ways back through time. The
 weights begin large enough for it to grow on the way. Without a clip the first updates throw the network to where it
 learns nothing any more. Thresholds that stand from the start keep it learning. AutoClip and ZClip learn theirs from
-earlier norms, and let the first steps pass; AutoClip behind a plain bound does well.
+earlier norms, and let the first steps pass; AutoClip after a plain bound does well.
 
 ``--html FILE`` writes the whole comparison as a page, with curves of losses and norms.
 """

@@ -1,7 +1,7 @@
 """The program on fluid 1.x's page about GradientClipByNorm, run on MNIST; takes about a second.
 
 Only import lines differ from the page. One program is cloned, the clone's gradients are clipped, and both are run on
-the same batches. Printed behind the page's output are the norms of the last batch's gradients without and with the clip.
+the same batches. Printed after the page's output are the norms of the last batch's gradients without and with the clip.
 """
 # ruff: noqa
 # fmt: off

@@ -1,7 +1,7 @@
 """A stacked LSTM on lines of different lengths, trained with and without a clip; takes about 6 seconds.
 
 Each line of the sonnets is a sequence of its own length: the rows of a batch are the characters of its lines, one line
-behind the other, and nothing is padded. Three LSTMs, one above the other and every second one backward in time, read
+after the other, and nothing is padded. Three LSTMs, one above the other and every second one backward in time, read
 a line whose vowels are gaps and name them. The learning rate is high: without a clip the first steps throw the network
 to where its numbers overflow; with a clip by global norm, which was proposed for recurrent networks, it learns.
 

@@ -1,4 +1,4 @@
-"""Sequences of different lengths as a padded batch: from tensors with lengths, or from rows behind each other."""
+"""Sequences of different lengths as a padded batch: from tensors with lengths, or from rows one after the other."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from minigraph.kernels.registry import kernel
 
 
 def _tags(xp, label, batch, count) -> Any:
-    """Label as [batch, time], with 0 behind the end of a sequence."""
+    """Label as [batch, time], with 0 after the end of a sequence."""
     tags = xp.where(batch.present, batch.tokens(label), 0)
     require_inside(xp, tags, count, "Label")
     return tags
@@ -57,7 +57,7 @@ def linear_chain_crf_by(forward) -> Callable[..., Any]:
 
 
 def _forward(xp, exps, weights, present) -> tuple[Any, Any]:
-    """Sums over all paths that end in a tag, divided by their total, 0 behind the end; and that total."""
+    """Sums over all paths that end in a tag, divided by their total, 0 after the end; and that total."""
     start, between = weights[0], weights[2:]
     by_time = exps.swapaxes(0, 1).copy()
     totals = xp.empty(by_time.shape[:2])
@@ -119,7 +119,7 @@ def linear_chain_crf_grad_by(backward) -> Callable[..., Any]:
 
 
 def _backward(xp, exps, weights, present) -> Any:
-    """Sums over all paths that continue a tag, divided by their total; 0 behind the end."""
+    """Sums over all paths that continue a tag, divided by their total; 0 after the end."""
     end, back = weights[1], weights[2:].T
     by_time = xp.ascontiguousarray(exps.swapaxes(0, 1))
     beta = xp.empty_like(by_time)
@@ -166,7 +166,7 @@ def crf_decoding_by(best_path) -> Callable[..., Any]:
 
 
 def _best_path(xp, emission, transition, present) -> Any:
-    """The tags of the highest score, int64[batch, time]; behind the end of a sequence any."""
+    """The tags of the highest score, int64[batch, time]; after the end of a sequence any."""
     start, end, between = transition[0], transition[1], transition[2:]
     by_time, alive = xp.ascontiguousarray(emission.swapaxes(0, 1)), present.T[:, :, None]
     # The highest score of the paths that end in a tag, at each step.

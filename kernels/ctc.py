@@ -1,6 +1,6 @@
 """Connectionist temporal classification: its loss, with the gradient, and the best labels.
 
-All sequences of a batch advance together, a step at a time, over the labels with a blank before, between and behind
+All sequences of a batch advance together, a step at a time, over the labels with a blank before, between and after
 them. Sums are in float64, of logarithms only where probabilities are too small for others.
 """
 
@@ -159,7 +159,7 @@ def _forward(xp, log_states, skips) -> Any:
 
 
 def _backward(xp, log_states, skips, ends, last_steps) -> Any:
-    """Logarithms of the sums over all paths that continue a state behind a step."""
+    """Logarithms of the sums over all paths that continue a state after a step."""
     result = xp.full(log_states.shape, -np.inf)
     stop = xp.where(ends, 0.0, -np.inf)
     for step in range(log_states.shape[1] - 1, -1, -1):

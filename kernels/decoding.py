@@ -86,7 +86,7 @@ def beam_search_decode(xp, ids, scores, levels, *, beam_size, end_id):
 
 
 def _sentences(xp, found, source, sources, beam_size) -> Any:
-    """Tokens and scores of all sequences one behind the other, from those of each step, the last step first."""
+    """Tokens and scores of all sequences one after the other, from those of each step, the last step first."""
     count, steps = len(source), len(found)
     tokens, kept = np.zeros((count, steps), np.int64), np.zeros((count, steps), bool)
     scores, last = np.zeros((count, steps), found[0][1].dtype), np.zeros(count, found[0][1].dtype)

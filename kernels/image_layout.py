@@ -145,7 +145,7 @@ def _numbers(given, paddings) -> list[int]:
 
 
 def _along(numbers, data_format) -> list[tuple[int, int, int]]:
-    """Height and width, each with the padding before and behind it."""
+    """Height and width, each with the padding before and after it."""
     return list(zip(spatial_dims(data_format), numbers[::2], numbers[1::2], strict=True))
 
 

@@ -254,6 +254,6 @@ def maxout_grad(xp, x, result, d_out, *, groups, axis):
 
 
 def _split(x, groups, axis) -> Any:
-    """`x` with the channels along `axis` as groups of a new dimension behind it."""
+    """`x` with the channels along `axis` as groups of a new dimension after it."""
     at = axis % x.ndim
     return x.reshape(*x.shape[:at], x.shape[at] // groups, groups, *x.shape[at + 1 :])

@@ -35,7 +35,7 @@ def _narrowed(like, *arrays) -> tuple[Any, ...]:
 
 
 def _weights(weight) -> tuple[Any, Any]:
-    """The matrices for the gates and for the candidate, which lie one behind the other."""
+    """The matrices for the gates and for the candidate, which lie one after the other."""
     size, flat = len(weight), weight.reshape(-1)
     return flat[: 2 * size * size].reshape(size, 2 * size), flat[2 * size * size :].reshape(size, size)
 

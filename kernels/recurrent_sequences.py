@@ -152,7 +152,7 @@ class Projection(NamedTuple):
 
 
 def weights_of_cell(bias) -> Any:
-    """The weights of the cell in the gates, three rows behind the bias of the four gates; None if there are none."""
+    """The weights of the cell in the gates, three rows after the bias of the four gates; None if there are none."""
     size = bias.shape[1] // 7
     return bias[0, 4 * size :].reshape(3, size)
 
@@ -323,7 +323,7 @@ def gru_forward(xp, steps, x, h0, weight, bias, cell) -> GRU:
 
 
 def weights_of_gru(weight) -> tuple[Any, Any]:
-    """The matrices for the gates and for the candidate, which lie one behind the other."""
+    """The matrices for the gates and for the candidate, which lie one after the other."""
     size, flat = len(weight), weight.reshape(-1)
     return flat[: 2 * size * size].reshape(size, 2 * size), flat[2 * size * size :].reshape(size, size)
 

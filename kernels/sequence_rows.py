@@ -24,7 +24,7 @@ def offsets_of(lengths) -> np.ndarray:
 
 
 def ranges(starts, lengths) -> np.ndarray:
-    """``start, start + 1, ...`` for each start, as many as its length, one range behind the other."""
+    """``start, start + 1, ...`` for each start, as many as its length, one range after the other."""
     ends = np.cumsum(lengths)
     total = int(ends[-1]) if len(ends) else 0
     return np.repeat(starts - ends + lengths, lengths) + np.arange(total)
@@ -57,7 +57,7 @@ class Steps:
     starts: np.ndarray
     """Position in `rows` where each step begins, and where the last one ends."""
     rows: np.ndarray
-    """The rows of all steps, one step behind the other."""
+    """The rows of all steps, one step after the other."""
 
     @classmethod
     def of(cls, offsets, is_reverse=False) -> Steps:
@@ -76,7 +76,7 @@ class Steps:
         return slices_of(self.starts)
 
     def before(self) -> np.ndarray:
-        """For each of `rows` behind those of the first step, its place in the step before."""
+        """For each of `rows` after those of the first step, its place in the step before."""
         alive = np.diff(self.starts)
         return ranges(self.starts[:-2], alive[1:]) if len(alive) else alive
 

@@ -20,7 +20,7 @@ _TAGS = {"IOB": (2, 0, -1, -1), "IOE": (2, -1, 1, -1), "IOBES": (4, 0, 2, 3), "p
 @kernel("chunk_eval")
 def chunk_eval(xp, inference, label, length, levels=None, *, num_chunk_types, chunk_scheme, excluded_chunk_types):
     batch = Batch(xp, label, length, levels, "Label")
-    # One step more, behind the end of each sequence, is no chunk.
+    # One step more, after the end of each sequence, is no chunk.
     present = xp.pad(batch.present, ((0, 0), (0, 1)))
     found, right = (
         _chunks(xp, xp.pad(batch.tokens(x), ((0, 0), (0, 1))), present, num_chunk_types, chunk_scheme)
@@ -33,7 +33,7 @@ def chunk_eval(xp, inference, label, length, levels=None, *, num_chunk_types, ch
 
 
 def _chunks(xp, tokens, present, none, scheme) -> tuple[Any, Any]:
-    """For each step the type of the chunk that begins there, -1 if none does, and the step behind the end of it."""
+    """For each step the type of the chunk that begins there, -1 if none does, and the step after the end of it."""
     count, begin, end, single = _TAGS[scheme]
     tag = tokens % count
     kind = xp.where(present, tokens // count, none)
@@ -46,7 +46,7 @@ def _chunks(xp, tokens, present, none, scheme) -> tuple[Any, Any]:
     begins = in_chunk & changes
     ends = was_in_chunk & changes
     steps = xp.arange(tokens.shape[1])
-    # The first end behind each step, found from the last step to the first.
+    # The first end after each step, found from the last step to the first.
     after = xp.where(ends, steps, tokens.shape[1])[:, ::-1]
     behind = np.minimum.accumulate(on_host(after), axis=1)[:, ::-1]
     following = xp.roll(xp.asarray(behind), -1, 1)

@@ -34,7 +34,7 @@ def sequence_conv_grad(xp, x, filter, d_out, x_lod, *, contextLength, contextSta
 
 
 def _windows(xp, x, offsets, length, start) -> Any:
-    """For each row those from `start` behind it, as many as `length`, side by side; zeros outside of its sequence."""
+    """For each row those from `start` after it, as many as `length`, side by side; zeros outside of its sequence."""
     rows, width = x.shape
     result = xp.empty((rows, length, width), x.dtype)
     for place, target, source, outside in _shifts(rows, offsets, length, start):

@@ -108,7 +108,7 @@ def sequence_concat_grad(xp, xs, d_out, offsets):
 
 
 def _interleaving(all_offsets) -> tuple[np.ndarray, np.ndarray]:
-    """The rows, of inputs one behind the other, of their first sequences, then of their second ones, and so on.
+    """The rows, of inputs one after the other, of their first sequences, then of their second ones, and so on.
 
     And the offsets of the joined sequences.
     """

@@ -120,7 +120,7 @@ def kEmptyVarName() -> str:
 
 
 def kGradVarSuffix() -> str:
-    """End of the name of a gradient, behind that of its variable."""
+    """End of the name of a gradient, after that of its variable."""
     return GRAD_SUFFIX
 
 

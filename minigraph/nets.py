@@ -92,7 +92,7 @@ def img_conv_group(
     conv_with_batchnorm : bool or sequence of bool
         Whether a `layers.batch_norm` follows.
     conv_batchnorm_drop_rate : float or sequence of float
-        Probability of the `layers.dropout` behind a `layers.batch_norm`; none for 0. It has no meaning without.
+        Probability of the `layers.dropout` after a `layers.batch_norm`; none for 0. It has no meaning without.
     pool_size, pool_stride, pool_type, use_cudnn
         As in `layers.pool2d`.
 

@@ -52,7 +52,7 @@ class EditLog(list[Any]):
         self._lines += entries._lines if isinstance(entries, EditLog) else []
 
     def blamed(self, error: VerifyError) -> PassError:
-        """Return the error that says which pass made the edit behind `error`, and in which line."""
+        """Return the error that says which pass made the edit after `error`, and in which line."""
         rewrite, site = self._culprit(error)
         rewrite = rewrite or self.rewrite
         return PassError(

@@ -79,7 +79,7 @@ def skip_updates(block: Block, updates: Sequence[Operator]) -> None:
 
 def _with_all_state(block: Block, updates: Sequence[Operator]) -> Iterator[Operator]:
     """Yield the updates; an ``adamax`` takes over the ``scale`` that would change its state in every step."""
-    # Fluid's adamax leaves its power to a `scale` behind it, which a skipped update would not stop.
+    # Fluid's adamax leaves its power to a `scale` after it, which a skipped update would not stop.
     writers = {op.outputs["Out"][0]: op for op in block.ops if op.type == "scale" and op.role & Role.OPTIMIZE}
     for op in updates:
         power = op.inputs["Beta1Pow"] if op.type == "adamax" and "Beta1PowOut" not in op.outputs else ()

@@ -63,7 +63,7 @@ class Padded:
 
     @cached_property
     def far(self) -> Variable:
-        """0 for places before the end of each sequence, `-FAR` behind; ``[batch, time]``."""
+        """0 for places before the end of each sequence, `-FAR` after; ``[batch, time]``."""
         return self.made("scale", X=self.mask(), scale=FAR, bias=-FAR)
 
     @cached_property
@@ -130,7 +130,7 @@ class PaddedOp:
         return mask if mask.dtype is x.dtype else self.padded.made("cast", X=mask, **types)
 
     def masked(self, steps: Variable, weights: Variable | None = None) -> Variable:
-        """`steps` times `weights`, ``[batch, time]``; by default zeros behind the ends of sequences."""
+        """`steps` times `weights`, ``[batch, time]``; by default zeros after the ends of sequences."""
         mask = self.alike(weights or self.padded.mask(), steps)
         return self.emit("elementwise_mul", X=steps, Y=mask, axis=0)
 

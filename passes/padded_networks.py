@@ -15,7 +15,7 @@ _NUMBERS = ("identity", "sigmoid", "tanh", "relu")
 _BY_TIME = [1, 0, 2]
 
 Step = Callable[[Block, Variable, "list[Variable]"], "list[Variable]"]
-"""Append a step to the block: from the entry of one time and the states before it, return the states behind it."""
+"""Append a step to the block: from the entry of one time and the states before it, return the states after it."""
 
 
 def lstm(at: PaddedOp) -> None:
@@ -74,7 +74,7 @@ def _activated(block: Block, x: Variable, name: str) -> Variable:
 
 
 def _over_time(at: PaddedOp, entries: Variable, first: list[Variable | None], size: int, step: Step) -> list[Variable]:
-    """The states behind each step, [batch, time, size], from those before the first one, zeros by default."""
+    """The states after each step, [batch, time, size], from those before the first one, zeros by default."""
     block, program = at.block, at.block.program
     mask = at.padded.made("transpose2", X=at.padded.mask(), axis=[1, 0])
     sequences = [at.emit("transpose2", X=entries, axis=_BY_TIME), at.alike(mask, entries)]

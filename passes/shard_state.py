@@ -178,12 +178,12 @@ class _Sharding:
         return next(op for op in ops if op.role & Role.OPTIMIZE)
 
     def _check_order(self) -> None:
-        """Raise if gradients are read before the updates, or computed behind one."""
+        """Raise if gradients are read before the updates, or computed after one."""
         first, begun, summed = self._first_reader(), False, set[str]()
         for op in self.block.ops:
             begun = begun or op is first
             if begun and op.role & Role.BACKWARD:
-                raise _refused(op, "it stands behind an update")
+                raise _refused(op, "it stands after an update")
             if not begun and not op.type.startswith("c_") and not summed.isdisjoint(op.input_arg_names):
                 raise _refused(op, "it reads a whole gradient, as an error_clip of a parameter does")
             summed.update(grad for _, grad in completed_pairs(op) if grad in self.raw)
@@ -191,7 +191,7 @@ class _Sharding:
     # Exchanges
 
     def _take_parts(self) -> None:
-        """Replace the sums of gradients by sums of parts; divide selected rows behind their sum, and parameters."""
+        """Replace the sums of gradients by sums of parts; divide selected rows after their sum, and parameters."""
         dense = dict.fromkeys([name for name in self.grads.values() if not self._is_rows(name)])
         for op in list(self.block.ops):
             is_sum = op.type == "c_allreduce_sum" and op.inputs["X"][0] in dense

@@ -27,7 +27,7 @@ class ShardBatch(Pass):
     The gradient of the loss is divided by the number of shards, and the gradients of a parameter are added up by a
     binary tree over the shards. The loss becomes the mean of those of the shards; so does each floating-point result of
     one element that nothing reads, and other results that nothing reads are joined along the first dimension. What
-    belongs to one shard has its number behind its name: ``fc_0.tmp_1.shard_0``. A recurrent network is written out step
+    belongs to one shard has its number after its name: ``fc_0.tmp_1.shard_0``. A recurrent network is written out step
     by step. A dropout gets its seed from the program's ``random_seed``, the step and the number of the shard among
     those of all ranks; the startup program must hold the number of steps, as `count_steps` has it.
 

@@ -67,7 +67,7 @@ class WeightMeans(Pass):
         if op.type == "elementwise_div":
             # Divide by the mean count of the ranks: a rank may have none of what is counted.
             count = add("reduce_sum", {"X": op.input("Y")[0]}, "", reduce_all=True)
-            mean = _mean_behind(op)
+            mean = _mean_after(op)
             if mean is None:
                 total = total_of(count, ".total")
                 grad.set_input("Y", [add("scale", {"X": total}, ".mean", scale=1.0 / self.ranks)])
@@ -108,7 +108,7 @@ def _is_mean(op: Operator) -> bool:
     return op.type == "mean" or (op.type == "reduce_mean" and (op.attr("reduce_all") or 0 in op.attr("dim")))
 
 
-def _mean_behind(division: Operator) -> Operator | None:
+def _mean_after(division: Operator) -> Operator | None:
     """The mean over samples by which an operator divides, perhaps with a small number added."""
     name = division.input("Y")[0]
     before = takewhile(lambda op: op is not division, division.block.ops)

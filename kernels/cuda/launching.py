@@ -32,7 +32,7 @@ _KEPT_TABLES = 512
 
 @cache
 def source(name: str) -> str:
-    """The text of one of the files beside this one, behind the code that all share."""
+    """The text of one of the files beside this one, after the code that all share."""
     return shared_source() + _text_of(name)
 
 

@@ -20,7 +20,7 @@ MOST_ELEMENTS = 4096
 """Maximum elements of an array that gets calls of single functions: beyond, one compiled loop for all is quicker."""
 
 MOST_VIEWED = 16_384
-"""Maximum elements of a result that is a view: where the plan reads it behind a table, the table copies it."""
+"""Maximum elements of a result that is a view: where the plan reads it after a table, the table copies it."""
 
 Offer = Callable[..., Any]
 

@@ -453,7 +453,7 @@ def _address(array: np.ndarray) -> int:
 
 
 def _nest(arrays: Sequence[np.ndarray]) -> tuple[int, list[tuple[int, tuple[int, ...]]]]:
-    """The number of leading dimensions that are left, and two loops behind them: size and strides, innermost first."""
+    """The number of leading dimensions that are left, and two loops after them: size and strides, innermost first."""
     found: list[tuple[int, tuple[int, ...]]] = []
     for axis in reversed(range(arrays[0].ndim)):
         size, strides = arrays[0].shape[axis], tuple(x.strides[axis] for x in arrays)

@@ -21,7 +21,7 @@ _TIMES_MORE = 32
 
 
 def _around(full: tuple[int, ...], aligned: tuple[int, ...]) -> tuple[int, int, int] | None:
-    """Sizes of `full` before, in and behind the dimensions that `aligned` has; None if these are not neighbours."""
+    """Sizes of `full` before, in and after the dimensions that `aligned` has; None if these are not neighbours."""
     kept = [i for i, (size, own) in enumerate(zip(full, aligned, strict=True)) if size == own and size > 1]
     if not kept or kept != list(range(kept[0], kept[-1] + 1)):
         return None

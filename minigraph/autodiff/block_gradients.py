@@ -100,7 +100,7 @@ def _differentiate_repeated(outer: Walk, op: Operator, rule: BlockGrad) -> None:
 
 
 def _reached_in_a_loop(outer: Walk, forward: Block, carried: Sequence[str], reached: Sequence[str]) -> list[str]:
-    """Variables passed from run to run that get a gradient, from behind the loop or from a later run."""
+    """Variables passed from run to run that get a gradient, from after the loop or from a later run."""
     # A gradient may need several runs of the loop to reach a variable, so that this goes on until nothing is new.
     found = list(reached)
     while True:

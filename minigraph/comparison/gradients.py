@@ -44,7 +44,7 @@ def compare_gradients(
 ) -> GradientReport:
     """Compare clipping strategies on the gradients of `loss`, batch by batch.
 
-    A clone of `program` gets one backward pass and behind it the operators of every strategy. The program, the scope
+    A clone of `program` gets one backward pass and after it the operators of every strategy. The program, the scope
     and the default programs stay as they are.
 
     Parameters
@@ -171,7 +171,7 @@ def _build(
         count = len(block.ops)
         if optimizer is not None:
             programs.made_by(optimizer).apply_gradients(raw)
-        # The updates run behind the strategies, so that all strategies see the same parameters. They are appended
+        # The updates run after the strategies, so that all strategies see the same parameters. They are appended
         # first, because a strategy may ask for the updates appended after it to be skipped.
         with block.inserting_before(block.ops[count] if len(block.ops) > count else None):
             clipped = {name: programs.clip(name, strategy, raw) for name, strategy in clips.items()}

@@ -94,7 +94,7 @@ class LayerList(_Layers):
     def __setitem__(self, index: int, sublayer: Layer) -> None:
         self.add_sublayer(_place(index, len(self), "LayerList"), sublayer)
 
-    # Members are found by their place, so those behind a deleted one are named anew.
+    # Members are found by their place, so those after a deleted one are named anew.
     def __delitem__(self, index: int | slice) -> None:
         layers = list(self)
         del layers[index if isinstance(index, slice) else int(_place(index, len(self), "LayerList"))]

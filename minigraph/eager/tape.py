@@ -1,8 +1,8 @@
 """Tape of the computed steps, which becomes an ordinary program for their gradients.
 
-Every computed operator leaves a `Step`. For a backward pass a `Tape` collects the steps behind some tensors and numbers
-the values that they read and wrote. Computations of equal structure get equal numbers, so the program that a tape
-stands for is built, differentiated by `minigraph.autodiff.backward` and compiled once for all of them.
+Every computed operator leaves a `Step`. For a backward pass a `Tape` collects the steps that some tensors depend on,
+and numbers the values that they read and wrote. Computations of equal structure get equal numbers, so the program that
+a tape stands for is built, differentiated by `minigraph.autodiff.backward` and compiled once for all of them.
 """
 
 from __future__ import annotations
@@ -237,7 +237,7 @@ class GradientPlans:
 
 
 class Tape:
-    """The steps behind some tensors, and the values that they read and wrote, numbered.
+    """The steps that some tensors depend on, and the values that they read and wrote, numbered.
 
     Attributes
     ----------
@@ -248,7 +248,7 @@ class Tape:
     """
 
     def __init__(self, targets: Sequence[Any]) -> None:
-        self.steps = _steps_behind(targets)
+        self.steps = _steps_up_to(targets)
         self.values: list[Any] = []
         self.tensors: list[Any] = []
         self._firsts: dict[Step, int] = {}
@@ -442,7 +442,7 @@ def _like(variable: Variable, suffix: str) -> Variable:
     )
 
 
-def _steps_behind(targets: Sequence[Any]) -> list[Step]:
+def _steps_up_to(targets: Sequence[Any]) -> list[Step]:
     """Every step that the targets depend on, in the order in which they were computed."""
     seen: set[Step] = set()
     pending = [t._origin[0] for t in targets if t._origin is not None]

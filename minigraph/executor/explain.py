@@ -19,7 +19,7 @@ from minigraph.types import TensorType
 
 @dataclass(frozen=True, eq=False)
 class Stage:
-    """The private program behind one stage of lowering.
+    """The private program after one stage of lowering.
 
     Attributes
     ----------

@@ -107,7 +107,7 @@ class WithLengths(NamedTuple):
 
 
 def with_lengths(values: list[Any], counts: Sequence[int]) -> list[Any]:
-    """The fetched values with their lengths, of which there are `counts` levels each, behind all values."""
+    """The fetched values with their lengths, of which there are `counts` levels each, after all values."""
     if not counts:
         return values
     offsets = iter(values[len(counts) :])

@@ -83,7 +83,7 @@ class Plan:
     draws: bool
     """Whether a run draws random numbers from the executor's generator."""
     levels: tuple[int, ...]
-    """Number of levels of each fetch, whose lengths are fetched behind all others; empty if none has any."""
+    """Number of levels of each fetch, whose lengths are fetched after all others; empty if none has any."""
 
     @cached_property
     def numbers(self) -> Sequence[int]:

@@ -36,7 +36,7 @@ def save_inference_model(
 ) -> list[str]:
     """Save the operators that compute `target_vars` from the fed variables, and the parameters that they need.
 
-    The program saved is ``main_program.clone(for_test=True)``, pruned, with a ``scale`` by 1 behind each target as in
+    The program saved is ``main_program.clone(for_test=True)``, pruned, with a ``scale`` by 1 after each target as in
     Paddle; `main_program` itself stays as it is. Program and parameters are written whole or not at all.
 
     Parameters

@@ -108,7 +108,7 @@ def _read_tensor(data: bytes, at: int) -> tuple[Tensor, int]:
 
 
 def _unpacked(fields: struct.Struct, data: bytes, at: int) -> tuple[tuple[int, ...], int]:
-    """The fields at a place, and the place behind them."""
+    """The fields at a place, and the place after them."""
     if len(data) - at < fields.size:
         raise DataError(f"{fields.size} bytes should follow, {len(data) - at} are left")
     return fields.unpack_from(data, at), at + fields.size

@@ -186,7 +186,7 @@ class Block(BlockVariables):
         return op
 
     def _operator_at(self, index: Any) -> Operator | None:
-        """The operator at an index, None behind the last one."""
+        """The operator at an index, None after the last one."""
         if not isinstance(index, int) or not -len(self.ops) <= index <= len(self.ops):
             raise WrongTypeError(
                 f"before must be an operator or an index up to {len(self.ops)}, got {index!r:.80}",

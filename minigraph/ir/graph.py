@@ -3,7 +3,7 @@
 Operators and values are nodes; an edge goes from a value to each operator that reads it, and from an operator to each
 value that it writes. A value is one version of a variable: an update in place, ``w = sgd(Param=w, ...)``, reads version
 0 of ``w`` and writes version 1. So the graph never has cycles. Edges are the flow of data only: operators can run in
-any order that follows the edges and keeps each operator behind the readers of the versions that it overwrites.
+any order that follows the edges and keeps each operator after the readers of the versions that it overwrites.
 """
 
 from __future__ import annotations

@@ -54,7 +54,7 @@ def other_value_read(before: Block, after: Block) -> OtherValue | None:
         for name, value in read.items():
             if name not in bits or seen & bits[name][value] or not seen & sum(bits[name].values()):
                 continue
-            # A new operator may compute a result from another one that stood behind it.
+            # A new operator may compute a result from another one that stood after it.
             if not has_twin and _is_written_last(name, value, makers, old):
                 continue
             if _order(old, name) == _order(new, name):
@@ -63,7 +63,7 @@ def other_value_read(before: Block, after: Block) -> OtherValue | None:
 
 
 def _is_written_last(name: str, value: int, makers: Sequence[Operator], block: _Numbered) -> bool:
-    """Whether a value is written to a name behind all of these operators."""
+    """Whether a value is written to a name after all of these operators."""
     writer = block.writer.get((name, value))
     return writer is not None and all(block.place[each] <= block.place[writer] for each in makers)
 

@@ -137,7 +137,7 @@ def _plan_slice(plan: _Plan, axis: int, length: int, given: slice) -> None:
         _plan_backwards(plan, axis, length, slice(start, stop, step))
     else:
         if stop == -1:
-            raise SubscriptError(f"there is nothing behind the last element by {step}", hint="Leave out the stop.")
+            raise SubscriptError(f"there is nothing after the last element by {step}", hint="Leave out the stop.")
         # Where a dimension ends is not known, so neither is which elements a longer step hits when counted from there.
         plan.take(axis, -1 if start is None else start, -1 if stop is None else stop, -1)
         if step != -1:

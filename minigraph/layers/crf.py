@@ -67,7 +67,7 @@ def crf_decoding(
     Returns
     -------
     Variable, int64[batch, time]
-        0 behind the end of a sequence.
+        0 after the end of a sequence.
     """
     helper, attr = LayerHelper("crf_decoding"), as_param_attr(param_attr)
     if attr is None or attr.name is None:

@@ -126,5 +126,5 @@ def pad2d(
 
 @layer
 def pad_constant_like(x: Variable, y: Variable, pad_value: float = 0.0, name: str | None = None) -> Variable:
-    """`y` with `pad_value` behind it in each dimension, up to the shape of `x`."""
+    """`y` with `pad_value` after it in each dimension, up to the shape of `x`."""
     return emit("pad_constant_like", name, X=x, Y=y, pad_value=float(pad_value))

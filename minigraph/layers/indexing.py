@@ -29,7 +29,7 @@ def strided_slice(input: Variable, axes: Sequence[int], starts: Numbers, ends: N
 
     Notes
     -----
-    With a negative stride the elements are those that its opposite takes, beginning right behind ``ends[i]``, in
+    With a negative stride the elements are those that its opposite takes, beginning right after ``ends[i]``, in
     reverse order, as in fluid. Subscripts, such as ``x[4:0:-2]``, follow Python's rule.
     """
     return _sliced("strided_slice", input, axes, {"starts": starts, "ends": ends, "strides": strides})

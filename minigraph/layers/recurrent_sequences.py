@@ -46,7 +46,7 @@ def dynamic_lstm(
     dtype: Any = "float32",
     name: str | None = None,
 ) -> tuple[Variable, Variable]:
-    """A long short-term memory over each sequence: the output and the cell behind each row.
+    """A long short-term memory over each sequence: the output and the cell after each row.
 
     Parameters
     ----------
@@ -167,7 +167,7 @@ def dynamic_gru(
     h_0: Variable | None = None,
     origin_mode: bool = False,
 ) -> Variable:
-    """A gated recurrent unit over each sequence: the state behind each row.
+    """A gated recurrent unit over each sequence: the state after each row.
 
     Parameters
     ----------

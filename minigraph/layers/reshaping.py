@@ -156,5 +156,5 @@ def expand_as(x: Variable, target_tensor: Variable, name: str | None = None) -> 
 
 @layer
 def pad(x: Variable, paddings: Sequence[int], pad_value: float = 0.0, name: str | None = None) -> Variable:
-    """`x` with ``paddings[2 * i]`` elements `pad_value` before it and ``paddings[2 * i + 1]`` behind, for each i."""
+    """`x` with ``paddings[2 * i]`` elements `pad_value` before it and ``paddings[2 * i + 1]`` after, for each i."""
     return emit("pad", name, X=x, paddings=paddings, pad_value=float(pad_value))

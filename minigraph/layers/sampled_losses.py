@@ -158,7 +158,7 @@ def hsigmoid(
     num_classes : int
         With a tree of your own, the number of its nodes.
     path_table, path_code : Variable, int64[batch, nodes], optional
-        With `is_custom` the nodes of the path of each row, and the sides taken there, with -1 behind the end.
+        With `is_custom` the nodes of the path of each row, and the sides taken there, with -1 after the end.
     is_sparse : bool
         Changes nothing: the gradient of the weight is a whole tensor.
 

@@ -151,7 +151,7 @@ def sequence_reshape(input: Variable, new_dim: int) -> Variable:
 def sequence_pad(
     x: Variable, pad_value: Variable, maxlen: int | None = None, name: str | None = None
 ) -> tuple[Variable, Variable]:
-    """Sequences of one length: each with `pad_value` behind it.
+    """Sequences of one length: each with `pad_value` after it.
 
     Parameters
     ----------

@@ -146,7 +146,7 @@ class _Builder:
     def join_over(self, step: Step) -> None:
         """Give a step one vector to write its results over, if nothing reads later what lies there."""
         given, results = _given(step.inputs[0]), _given(step.outputs[0])
-        if not given or is_state(given) or not self._can_join(given) or self._is_read_behind(step, given, results):
+        if not given or is_state(given) or not self._can_join(given) or self._is_read_later(step, given, results):
             return
         self._inputs[step][0] = [self._join(given)]
         self._over.add(step)
@@ -154,8 +154,8 @@ class _Builder:
             self._at[result] = self._at[value]
             self._aliases[result] = self._aliases.get(value, [value])
 
-    def _is_read_behind(self, step: Step, values: Sequence[Value], results: Sequence[Value]) -> bool:
-        """Whether the memory of `values` is read behind `step` in another way than as `results`."""
+    def _is_read_later(self, step: Step, values: Sequence[Value], results: Sequence[Value]) -> bool:
+        """Whether the memory of `values` is read after `step` in another way than as `results`."""
         root = self.steps.storage.without(results).root
         later = self.steps.steps[self.steps.steps.index(step) + 1 :]
         read = [*self.steps.fetches, *self.steps.new_state.values(), *[v for each in later for v in each.reads]]

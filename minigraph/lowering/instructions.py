@@ -45,7 +45,7 @@ class Function(NamedTuple):
 
     call: Callable[..., Any]
     name: str
-    """Name in the source, with a number behind it if another function has the name."""
+    """Name in the source, with a number after it if another function has the name."""
     takes_xp: bool
     constants: dict[str, Any]
     """Keyword arguments that are the same in every run."""
@@ -80,7 +80,7 @@ class Instructions:
     rows : list of Instruction
         One for each step.
     buffers : int
-        Number of buffers that a run is given, spare arrays of the scope behind the places of the layout.
+        Number of buffers that a run is given, spare arrays of the scope after the places of the layout.
     values : list of Value or FlatView
         Values of the registers that follow those of the buffers.
     feeds, state, fetches, new_state : list of int

@@ -27,7 +27,7 @@ class Liveness:
     @cached_property
     def released(self) -> Mapping[Step, Sequence[Value]]:
         """Values that no later step reads, by step; without fetches and state."""
-        # Writes count as well as reads, so that a value that nothing reads is released behind the step that writes it.
+        # Writes count as well as reads, so that a value that nothing reads is released after the step that writes it.
         last = {value: step for step in self.steps.steps for values in (step.reads, step.writes) for value in values}
         for value in (*self.steps.fetches, *self.steps.new_state.values(), *self.steps.state):
             last.pop(value, None)

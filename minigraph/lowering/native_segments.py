@@ -99,7 +99,7 @@ class _Former:
         for number in range(len(self._rows) + 1):
             rows = self._rows[start:number]
             is_native = number < len(known) and (known[number] is not None or self._rows[number].function is None)
-            # The ordinary calls behind a label that is no class start with the segment, and read what it has read.
+            # The ordinary calls after a label that is no class start with the segment, and read what it has read.
             if is_native and not (_may_end_early(known[number]) and any(map(_writes_to_given, rows))):
                 continue
             if sum(map(_work, rows, known[start:number])) >= _LEAST_STEPS:

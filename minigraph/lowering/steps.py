@@ -349,7 +349,7 @@ def _as_lists(op: Operator) -> Operator:
 
 
 def _updates_last(steps: list[Step], names: Collection[str]) -> list[Step]:
-    """Move updates of state behind all other steps, but for those whose results another step reads.
+    """Move updates of state after all other steps, but for those whose results another step reads.
 
     An update in place then runs when nothing else can fail, so that a failed run leaves the state as it was. `names`
     are those of the state that is written.
@@ -384,7 +384,7 @@ def _state_replaced_by(step: Step) -> dict[Value, Value]:
 def _with_updates_in_place(steps: Steps) -> Steps:
     """Let each of the last steps write over the state that it replaces, where nothing reads the old value later."""
     root = steps.storage.root
-    # Only an unbroken run of updates at the end: no kernel that may fail is to run behind a write over state, but for
+    # Only an unbroken run of updates at the end: no kernel that may fail is to run after a write over state, but for
     # an exchange of updated parts, which fails only where all ranks end.
     replaced_by: dict[Step, dict[Value, Value]] = {}
     for step in reversed(steps.steps):

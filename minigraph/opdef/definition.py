@@ -120,7 +120,7 @@ class OpDef:
     lod: Mapping[str, Word] = field(default_factory=dict)
     """Sources of the lengths of results, by output slot; slots without lengths are left out."""
     lengths: tuple[str, ...] = ()
-    """Input slots whose lengths the kernel gets, behind the inputs; ``X?`` may have none."""
+    """Input slots whose lengths the kernel gets, after the inputs; ``X?`` may have none."""
     input_slots: Mapping[str, Slot] = field(init=False)
     output_slots: Mapping[str, Slot] = field(init=False)
     main_output: str = field(init=False)
@@ -365,7 +365,7 @@ def op(
         The type that this one is the gradient of, if `fused` did not make it.
     updates : str
         Output slots whose variables may keep what they held; see `OpDef`. A kernel gets the values before the
-        operator, None where there are none, behind the inputs.
+        operator, None where there are none, after the inputs.
     unchanged : callable, optional
         From a function that gives the value of an attribute to output slots that have the values of input slots.
     has_effect : bool
@@ -373,10 +373,10 @@ def op(
     lod : str, callable or mapping of output slots to these
         Where the lengths of results come from: ``X``, of this input; ``X Y``, of the first of these that has any;
         ``rows X``, of X if the result has as many rows; ``pooled X``, of X without the last level; ``new``, the kernel
-        returns one level behind its results; ``new 2`` or a `Count`, it returns so many. By default results have none,
+        returns one level after its results; ``new 2`` or a `Count`, it returns so many. By default results have none,
         and intermediate ones never do.
     lengths : str
-        Input slots whose lengths the kernel gets behind the inputs; ``X?`` may have none.
+        Input slots whose lengths the kernel gets after the inputs; ``X?`` may have none.
     doc : str, optional
         What the operator computes, where several types share a function; by default the docstring of the function.
     """

@@ -58,7 +58,7 @@ def linear_chain_crf(
     of sequences, [rows, tags]. A path of tags ``s`` has the
     score ``a[s[0]] + b[s[-1]] + sum(Emission[t, s[t]]) + sum(w[s[t - 1], s[t]])``, where a, b and w are the first row
     of Transition, the second, and the others; P is proportional to the exponential of the score. Alpha, [batch, time,
-    tags], are the sums over all paths that end in a tag, divided by their sum; it is 0 behind the end.
+    tags], are the sums over all paths that end in a tag, divided by their sum; it is 0 after the end.
 
     Sums are in float64: the exponential of the difference of two scores of a step should not underflow.
 
@@ -80,7 +80,7 @@ def crf_decoding(
 ) -> TensorType:
     """The path of tags with the highest score, [batch, time] or [rows, 1], see `linear_chain_crf`; of equals the first.
 
-    With Label, 1 where the path has the tag of Label, else 0. Both are 0 behind the end of a sequence.
+    With Label, 1 where the path has the tag of Label, else 0. Both are 0 after the end of a sequence.
 
     References
     ----------

@@ -192,7 +192,7 @@ def check_paddings(sizes: Sequence[int], paddings: Sequence[int], mode: str) -> 
 
 @op("pad_constant_like", inputs="X Y", outputs="Out", lod="X", grad=fused("Y", to="Y"))
 def pad_constant_like(x: TensorType, y: TensorType, *, pad_value: float = 0.0) -> TensorType:
-    """``Out`` is Y with `pad_value` behind it in each dimension, up to the shape of X."""
+    """``Out`` is Y with `pad_value` after it in each dimension, up to the shape of X."""
     require_number(y, "Y")
     require(x.rank == y.rank, f"X and Y must have as many dimensions, got {x} and {y}")
     for i, (most, size) in enumerate(zip(x.shape, y.shape, strict=True)):

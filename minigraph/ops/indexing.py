@@ -144,7 +144,7 @@ def strided_slice(
 
     Notes
     -----
-    With a negative stride the elements are those that its opposite takes, beginning right behind ``ends[i]``, in
+    With a negative stride the elements are those that its opposite takes, beginning right after ``ends[i]``, in
     reverse order, as in fluid: of 0 to 5 from 4 towards 0 by -2 they are 3 and 1. An end of -1 then is the place before
     the first element. Subscripts, such as ``x[4:0:-2]``, follow Python's rule.
     """

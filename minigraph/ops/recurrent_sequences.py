@@ -53,7 +53,7 @@ def lstm(
     cell_activation: str = "tanh",
     candidate_activation: str = "tanh",
 ) -> tuple[TensorType, TensorType, TensorType, TensorType]:
-    """A long short-term memory over each sequence; Hidden and Cell, ``[rows, size]``, are those behind each row.
+    """A long short-term memory over each sequence; Hidden and Cell, ``[rows, size]``, are those after each row.
 
     Input, ``[rows, 4 * size]``, is the share of each row in the candidate g, the input gate i, the forget gate f and
     the output gate o, side by side, to which the previous output times Weight, ``[size, 4 * size]``, and Bias are
@@ -160,7 +160,7 @@ def gru(
     is_reverse: bool = False,
     origin_mode: bool = False,
 ) -> tuple[TensorType, TensorType, TensorType, TensorType]:
-    """A gated recurrent unit over each sequence; Hidden, ``[rows, size]``, is the state behind each row.
+    """A gated recurrent unit over each sequence; Hidden, ``[rows, size]``, is the state after each row.
 
     A row is a step of `gru_unit`. Input is ``[rows, 3 * size]``, Weight ``[size, 3 * size]``, Bias ``[1, 3 * size]``;
     H0, a row for each sequence, is the state before the first row, zeros by default.

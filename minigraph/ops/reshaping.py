@@ -206,7 +206,7 @@ def _unpadded(d_out: TensorType, *, paddings: Sequence[int], pad_value: float) -
     grad=fused(to="X", infer=_unpadded, linear={"pad_value": 0.0}, lod=False),
 )
 def pad(x: TensorType, *, paddings: list[int], pad_value: float = 0.0) -> TensorType:
-    """``Out`` is X with ``paddings[2 * i]`` elements `pad_value` before it and ``paddings[2 * i + 1]`` behind.
+    """``Out`` is X with ``paddings[2 * i]`` elements `pad_value` before it and ``paddings[2 * i + 1]`` after.
 
     This holds for each dimension i. For integers `pad_value` is cut toward zero.
     """

@@ -122,7 +122,7 @@ def hierarchical_sigmoid(
 
     Each node has a row of W and of Bias, and turns to a side with probability ``sigmoid(X @ W[node] + Bias[node])``.
     The tree is a complete one of `num_classes` leaves; or PathTable has the nodes of the path of each row, and
-    PathCode the sides, both with -1 behind the end of a path. PreOut is ``log(1 + exp(score))`` for each node.
+    PathCode the sides, both with -1 after the end of a path. PreOut is ``log(1 + exp(score))`` for each node.
     `is_sparse` and `remote_prefetch` change nothing.
 
     Notes

@@ -22,7 +22,7 @@ def sequence_conv(
 ) -> TensorType:
     """``Out``: for each row a product of Filter with the rows around it, side by side, zeros beyond the sequence.
 
-    The rows are the `contextLength` from `contextStart` behind the row itself. Filter is
+    The rows are the `contextLength` from `contextStart` after the row itself. Filter is
     ``[contextLength * width, filters]``.
     """
     require_floating(x)

@@ -111,7 +111,7 @@ def sequence_reshape(x: TensorType, *, new_dim: int) -> TensorType:
     "sequence_pad", inputs="X PadValue", outputs="Out Length", grad=fused("X", to="X"), lod="", lengths="X",
 )  # fmt: skip
 def sequence_pad(x: TensorType, pad_value: TensorType, *, padded_length: int = -1) -> tuple[TensorType, TensorType]:
-    """``Out``, ``[sequences, padded_length, ...]``, has each sequence with PadValue behind it; Length, int64, how long.
+    """``Out``, ``[sequences, padded_length, ...]``, has each sequence with PadValue after it; Length, int64, how long.
 
     With `padded_length` -1 it is that of the longest sequence. PadValue is one number, or of the shape of a row.
     """

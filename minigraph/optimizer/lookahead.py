@@ -86,7 +86,7 @@ class LookaheadOptimizer:
         block, start = param.block, startup.global_block()
         slow = block.create_var(name=name, shape=param.shape, dtype=param.dtype, persistable=True)
         start.create_var(name=name, shape=param.shape, dtype=param.dtype, persistable=True)
-        # Appended behind the initializer of the parameter, so that both start from the same values.
+        # Appended after the initializer of the parameter, so that both start from the same values.
         start.append_op("assign", {"X": param.name}, {"Out": name})
         if alpha.dtype is not param.dtype:
             alpha = cast(alpha, param.dtype)

@@ -33,7 +33,7 @@ class _Path(NamedTuple):
 def check_division(program: Program, ranks: int | None) -> None:
     """Raise unless every gradient that updates a parameter is divided by the number of ranks, once.
 
-    The division may be that of the loss, of its gradient, or of the gradient of each parameter, before or behind the
+    The division may be that of the loss, of its gradient, or of the gradient of each parameter, before or after the
     sum. A division of what is added up over steps is another one.
 
     Parameters
@@ -128,7 +128,7 @@ class _Walk:
                     yield name, frozenset(self._along(op, path, name, divisor) for path in paths)
 
     def _along(self, op: Operator, path: _Path, out: str, divisor: float | None) -> _Path:
-        """A path behind an operator."""
+        """A path after an operator."""
         if out in op.input_arg_names and is_persistable(op.block.find_var(out)):
             return path._replace(stage=_MERGED)
         if divisor is not None and self._is_by_ranks(op, path, divisor):
@@ -164,7 +164,7 @@ class _Walk:
             raise wrong(
                 path.start, f"makes {loss}, which is not divided by the number of ranks",
                 f"{grad}, a sum over them, is as many times the mean",
-                "Put scale by 1 / ranks behind it, as DataParallel does, or say verify(program, scales_loss=False).",
+                "Put scale by 1 / ranks after it, as DataParallel does, or say verify(program, scales_loss=False).",
                 [f"read by: {update}"], _LAW,
             )  # fmt: skip
         if self.ranks is not None and not math.isclose(divisor, self.ranks, rel_tol=1e-5):

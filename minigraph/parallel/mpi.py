@@ -103,7 +103,7 @@ class MpiRank(Communicator):
     def _gathered(
         self, array: np.ndarray[Any, Any], call: Call, out: np.ndarray[Any, Any] | None = None
     ) -> tuple[np.ndarray[Any, Any], list[int]]:
-        """The bytes of all ranks, one rank's behind another's, in the memory of `out` if given, and where they end."""
+        """The bytes of all ranks, one rank's after another's, in the memory of `out` if given, and where they end."""
         sizes = self._agree(call, array.nbytes)[:, 0].tolist()
         ends = list(accumulate(sizes))
         flat = np.empty(ends[-1], np.uint8) if out is None else _bytes(out)

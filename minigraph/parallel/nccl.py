@@ -141,7 +141,7 @@ class NcclRank(Communicator):
         return [int(each[0]) for each in self._control.gather(np.array([size], np.int64), call)]
 
     def _bytes(self, array: Any, size: int) -> Any:
-        """The bytes of an array, with zeros behind it up to `size` bytes, rounded up to `_ALIGNMENT`."""
+        """The bytes of an array, with zeros after it up to `size` bytes, rounded up to `_ALIGNMENT`."""
         flat = self._xp.ascontiguousarray(array).reshape(-1).view(np.uint8)
         rest = -(-size // _ALIGNMENT) * _ALIGNMENT - flat.size
         return self._xp.concatenate([flat, self._xp.zeros(rest, np.uint8)]) if rest else flat

@@ -41,7 +41,7 @@ class NormsOverRanks:
 
     @property
     def factor(self) -> float:
-        """The factor of the clip behind the sum."""
+        """The factor of the clip after the sum."""
         return self._factor(self.joint)
 
     def _factor(self, norm: float) -> float:

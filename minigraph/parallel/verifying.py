@@ -150,13 +150,13 @@ class _Check:
         for name, op in self.updated.items():
             raise wrong(
                 op, f"updates each rank's part of {name}, which is never gathered", "ranks go on with the old one",
-                "Put c_gather_parts behind the updates.",
+                "Put c_gather_parts after the updates.",
             )  # fmt: skip
         for op in every_op(self.block) if self.is_local_sgd else ():
             if is_update(op.definition) and self.of(param := op.input("Param")[0]) is not R:
                 raise wrong(
                     op, f"leaves {param} with the value of one rank", "parameters of ranks then drift apart",
-                    f"Average {param} over the ranks behind the updates, as LocalSGD does.",
+                    f"Average {param} over the ranks after the updates, as LocalSGD does.",
                 )  # fmt: skip
 
     def _visit_all(self, block: Block) -> None:
@@ -186,7 +186,7 @@ class _Check:
             if name in self.updated and op.type != "c_gather_parts":
                 raise wrong(
                     op, f"reads {name}, parts of which were updated and are not gathered yet",
-                    "it gets the old one", "Put it behind the c_gather_parts.", [f"before: {self.updated[name]}"],
+                    "it gets the old one", "Put it after the c_gather_parts.", [f"before: {self.updated[name]}"],
                 )  # fmt: skip
         if op.type.startswith("c_") or op.type == "merged_c_allreduce_sum":
             found = self._exchanged(op)
@@ -360,7 +360,7 @@ class _Check:
             if name in self.later:
                 raise wrong(
                     op, f"updates {param} before {name} is summed over the ranks",
-                    "parameters of ranks then drift apart", "Put it behind the c_allreduce_sum of the gradient.",
+                    "parameters of ranks then drift apart", "Put it after the c_allreduce_sum of the gradient.",
                 )  # fmt: skip
             raise wrong(
                 op, f"updates {param} by one rank's part of its gradient", "parameters of ranks then drift apart",

@@ -19,7 +19,7 @@ def is_queued(op: Operator) -> bool:
 def check_waits(program: Program) -> None:
     """Raise unless computation and exchanges wait for each other, on rings that are connected.
 
-    An exchange begins when ``c_sync_calc_stream`` has waited for what it reads, and has ended behind the
+    An exchange begins when ``c_sync_calc_stream`` has waited for what it reads, and has ended after the
     ``c_sync_comm_stream`` of its ring.
 
     Raises

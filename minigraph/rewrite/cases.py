@@ -16,8 +16,8 @@ from minigraph.runtime.scope import Scope, SelectedRows
 
 Array = np.ndarray[Any, Any]
 Results = dict[str, list[Array]]
-"""By name, what is fetched and, under ``new <name>``, what is persistable behind the run. An array of tensors has
-several, and a tensor with sequences their offsets behind it."""
+"""By name, what is fetched and, under ``new <name>``, what is persistable after the run. An array of tensors has
+several, and a tensor with sequences their offsets after it."""
 
 MOST_LOOPS = 100
 """Maximum runs of the body of a loop; a pass, or what makes a program smaller, may break its condition."""

@@ -140,7 +140,7 @@ class Communicator(ABC):
     def reduce_parts(
         self, arrays: Sequence[np.ndarray[Any, Any]], lengths: Sequence[int], call: Call
     ) -> np.ndarray[Any, Any]:
-        """The sums over all ranks of this rank's parts of flat arrays, one behind the other, with zeros for padding.
+        """The sums over all ranks of this rank's parts of flat arrays, one after the other, with zeros for padding.
 
         Parts have these lengths; they travel in pieces, so that little memory is needed besides.
         """

@@ -23,7 +23,7 @@ def frame(caption: str, headings: Sequence[str], body: str) -> str:
 
 
 def row(first: str, cells: Iterable[str], stands_out: bool = False) -> str:
-    """A row of cells that are HTML already, behind its name."""
+    """A row of cells that are HTML already, after its name."""
     mark = ' class="together"' if stands_out else ""
     return f'<tr{mark}><th scope="row">{escape(first)}</th>{"".join(cells)}</tr>\n'
 

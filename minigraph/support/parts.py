@@ -41,14 +41,14 @@ class Division(NamedTuple):
         return part
 
     def whole(self, parts: Any, shape: tuple[int, ...]) -> Any:
-        """The array of this shape of the parts of all ranks, which lie one behind the other."""
+        """The array of this shape of the parts of all ranks, which lie one after the other."""
         return parts.reshape(-1)[: prod(shape)].reshape(shape)
 
 
 def windows(arrays: Sequence[Any], lengths: Sequence[int], begin: int, rows: Any) -> Iterator[tuple[Any, Any]]:
     """Pairs of views of the same elements: one of a flat array, one of the buffer that ranks exchange.
 
-    A row of the buffer has one rank's parts of all arrays, of these lengths, one behind the other; `rows` are its
+    A row of the buffer has one rank's parts of all arrays, of these lengths, one after the other; `rows` are its
     columns from `begin`. Only the buffer has padding: where it begins, the first view is the shorter one.
     """
     at = -begin
@@ -60,6 +60,6 @@ def windows(arrays: Sequence[Any], lengths: Sequence[int], begin: int, rows: Any
 
 
 def columns(flat: Any, lengths: Sequence[int]) -> Iterator[Any]:
-    """Views of pieces of these lengths, one behind the other."""
+    """Views of pieces of these lengths, one after the other."""
     bounds = [0, *accumulate(lengths)]
     return (flat[start:end] for start, end in pairwise(bounds))

@@ -32,7 +32,7 @@ def span(length: int, start: int, end: int) -> slice:
 def strided_span(length: int, start: int, end: int, stride: int) -> slice:
     """The elements that ``strided_slice`` takes from `start` towards `end`.
 
-    With a negative `stride` they are those that its opposite takes, beginning right behind `end`, in reverse order.
+    With a negative `stride` they are those that its opposite takes, beginning right after `end`, in reverse order.
     This is fluid's rule, and not Python's but for a `stride` of -1 and some distances. An `end` of -1 then is the
     place before the first element.
 

@@ -21,7 +21,7 @@ _WORDS_OF_CHUNK = 2048
 def with_room(function: FunctionType) -> FunctionType:
     """The same function, whose frame begins a chunk of its own: it is larger than what a chunk may have left.
 
-    In a new chunk CPython leaves 8 kB behind the first frame.
+    In a new chunk CPython leaves 8 kB after the first frame.
     """
     code = function.__code__
     large = code.replace(co_stacksize=max(code.co_stacksize, _WORDS_OF_CHUNK))

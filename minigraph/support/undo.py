@@ -83,7 +83,7 @@ def unnoted(function: Callable[P, T]) -> Callable[P, T]:
 
 
 def undo(journal: Journal, mark: int) -> None:
-    """Undo what was noted behind the first `mark` entries, the last first."""
+    """Undo what was noted after the first `mark` entries, the last first."""
     before = JOURNAL.get()
     try:
         JOURNAL.set(None)  # undoing is not noted

@@ -154,10 +154,10 @@ def _read_instead(old: Value, new: Value, values: Values) -> bool:
 
 
 def _require_same_draws(old: Sequence[Operator], new: Sequence[Operator]) -> None:
-    """Raise if random numbers would no longer be drawn, or others: operators behind would draw other ones."""
+    """Raise if random numbers would no longer be drawn, or others: operators after would draw other ones."""
     before, after = (sorted([op.type for op in ops if is_random(op.definition.type)]) for ops in (old, new))
     if before != after:
         raise RuleError(
             f"it draws random numbers by {after or 'no operator'} in place of {before or 'none'}",
-            hint="Leave operators that draw as they are: those behind them would draw other numbers.",
+            hint="Leave operators that draw as they are: those after them would draw other numbers.",
         )

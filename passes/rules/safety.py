@@ -80,7 +80,7 @@ def _may_go(match: Match, recorder: Recorder | None) -> bool:
     """Whether no other operator, no fetch and no later run reads what is only computed in between."""
     values, returned = match.values, set(match.results)
     mine, kept = set(match.ops), set[Operator]()
-    # Operators of a pattern stand behind those that they read.
+    # Operators of a pattern stand after those that they read.
     for node, op in zip(reversed(match.pattern.ops), reversed(match.ops), strict=True):
         for slot, names in op.outputs.items():
             for name in names:

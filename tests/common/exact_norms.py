@@ -47,6 +47,6 @@ def units_away(found, exact: Fraction) -> float:
         return 0.0 if np.isinf(found) else math.inf
     if not np.isfinite(found):
         return math.inf
-    largest = np.nextafter(limits.max, found.dtype.type(0))  # behind the largest number is no other
+    largest = np.nextafter(limits.max, found.dtype.type(0))  # after the largest number is no other
     unit = np.spacing(min(found.dtype.type(float(min(exact, Fraction(float(largest))))), largest))
     return float(abs(Fraction(float(found)) - exact) / Fraction(float(unit)))

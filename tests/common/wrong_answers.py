@@ -263,7 +263,7 @@ SUM_OVER_RANKS = [
     wrong("sum_over_ranks", "updates w_0 by one rank's part of its gradient",
           ("for grad in op.role_vars[1::2]:", 'for grad in {*op.role_vars[1::2]} - {"w_0@GRAD"}:')),
     wrong("sum_over_ranks", "which c_allreduce_sum has done already", (SUM, f"{SUM}\n                    {SUM}")),
-    wrong("sum_over_ranks", "Put it behind the c_allreduce_sum of the gradient",
+    wrong("sum_over_ranks", "Put it after the c_allreduce_sum of the gradient",
           ("block.inserting_before(following", "block.inserting_before(None")),
     wrong("sum_over_ranks", "A clone for testing still exchanges", ("role=Role.BACKWARD)", "role=Role.FORWARD)")),
     wrong("sum_over_ranks", "Applied a second time, the pass changes the program again",

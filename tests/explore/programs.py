@@ -156,7 +156,7 @@ def _fetch_lists(trial: Trial, built: Built) -> list[list[str]]:
 
 
 def _history(executor: fluid.Executor, built: Built, fetch: list[str]) -> Any:
-    """What is fetched in each run and the state behind it, by name; the error where there is one."""
+    """What is fetched in each run and the state after it, by name; the error where there is one."""
     scope, found, held = fluid.Scope(), {}, []
     executor.run(built.startup, scope=scope)
     try:

@@ -50,7 +50,7 @@ class Case:
     set : str
         What the inputs are about: ``"huge"``, ``"zeros"``, ``"threshold"``, ...
     inputs : tuple of array or None
-        None where a parameter has no gradient. Those behind the first `gradients` are parameters (optax only).
+        None where a parameter has no gradient. Those after the first `gradients` are parameters (optax only).
     results : dict
         ``out_00``, ``out_01``, ...: of the input with that number; ``out``, ``norm``, ``total_norm``, ...: of all.
     raises, message : str

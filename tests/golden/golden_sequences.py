@@ -19,7 +19,7 @@ CASES = {}
 
 
 def case(name, function, gradients=True, **specs):
-    """`specs` are those of `Draw`, with the lengths of sequences behind ``@``, outermost first: ``f 3 @ 2,0,1``.
+    """`specs` are those of `Draw`, with the lengths of sequences after ``@``, outermost first: ``f 3 @ 2,0,1``.
 
     The shape is that of one row then.
     """

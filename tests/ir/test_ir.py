@@ -132,9 +132,9 @@ def test_while_iterating_what_is_inserted_behind_is_visited():
         seen.append(op.output_arg_names[0])
         if seen[-1] == "t0":
             block.insert(op, "relu", {"X": "x"}, {"Out": "in front"})
-            block.insert(op._next, "relu", {"X": "x"}, {"Out": "behind"})
-    assert seen == ["t0", "behind", "t1"]
-    assert written(block) == ["in front", "t0", "behind", "t1"]
+            block.insert(op._next, "relu", {"X": "x"}, {"Out": "after"})
+    assert seen == ["t0", "after", "t1"]
+    assert written(block) == ["in front", "t0", "after", "t1"]
 
 
 def test_replacing_each_operator_while_iterating_visits_each_once():

@@ -22,7 +22,7 @@ FEED = {"x": numbers(4, 3, 2, dtype="float32")}
 
 
 def network():
-    """A recurrent network, and a loop with a branch behind it."""
+    """A recurrent network, and a loop with a branch after it."""
     x = fluid.data("x", [None, 3, 2])
     outputs, _ = layers.rnn(layers.GRUCell(3), x)
     shared = {"param_attr": "shared", "bias_attr": False, "act": "tanh"}

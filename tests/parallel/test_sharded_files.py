@@ -45,7 +45,7 @@ WAYS = {
 
 
 def train(rank, ranks, steps, sharded=True, load=None, save=None):
-    """The bits of the parameters after these steps, of which `load` comes in front, and `save` behind."""
+    """The bits of the parameters after these steps, of which `load` comes in front, and `save` after."""
     main, startup = fluid.Program(), fluid.Program()
     main.random_seed = startup.random_seed = 11
     with fluid.program_guard(main, startup), fluid.unique_name.guard():

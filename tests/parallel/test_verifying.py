@@ -277,14 +277,14 @@ def norms_added_up():
     return main
 
 
-@case(WRONG, "sgd updates each rank's part of v, which is never gathered", "Put c_gather_parts behind the updates")
+@case(WRONG, "sgd updates each rank's part of v, which is never gathered", "Put c_gather_parts after the updates")
 def a_parameter_not_gathered():
     main = divided(optimizer=lambda rate, momentum, grad_clip: fluid.optimizer.SGD(rate, grad_clip=grad_clip))
     main.global_block().remove(only(main, "c_gather_parts"))
     return main
 
 
-@case(WRONG, "scale reads w, parts of which were updated and are not gathered yet", "Put it behind the c_gather_parts")
+@case(WRONG, "scale reads w, parts of which were updated and are not gathered yet", "Put it after the c_gather_parts")
 def a_parameter_read_before_it_is_gathered():
     main = divided()
     insert(main, "scale", {"X": "w"}, {"Out": "early"}, "c_gather_parts", Role.OPTIMIZE)
@@ -476,7 +476,7 @@ def averaged():
     return main
 
 
-@case(WRONG, "sgd leaves v with the value of one rank", "Average v over the ranks behind the updates")
+@case(WRONG, "sgd leaves v with the value of one rank", "Average v over the ranks after the updates")
 def a_parameter_that_is_not_averaged():
     main = averaged()
     main.global_block().remove(exchange_of(main, "v"))

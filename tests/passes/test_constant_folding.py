@@ -93,7 +93,7 @@ def test_an_error_is_left_to_the_run():
 
 
 def test_random_numbers_are_drawn_as_before():
-    """What is only wanted for its shape draws nothing else than before, and so do those behind it."""
+    """What is only wanted for its shape draws nothing else than before, and so do those after it."""
     program = fluid.Program.parse(
         "block 0\n noise: float32[2] = uniform_random() {shape=[2]}\n zeros: float32[2] = fill_zeros_like(X=noise)"
         "\n drawn: float32[3] = uniform_random() {shape=[3]}"

@@ -77,10 +77,10 @@ def test_what_is_another_computation_stays(old, new):
 
 
 @pytest.mark.parametrize("fetch", [["p", "q"], ["p", "n"], ["p", "q", "s"], ["q", "e", "a"], ["n"], ["a", "m"]])
-@pytest.mark.parametrize("behind", ["", "z: float32[3] = tanh(X=a)", "s = scale(X=s) {scale=2.0}"])
-def test_what_goes_need_not_be_copied_first(fetch, behind):
-    program = fluid.Program.parse(inspect.cleandoc(f"{TEXT}      {behind}"))
-    fetch = [*fetch, *["z"] * behind.startswith("z")]
+@pytest.mark.parametrize("after", ["", "z: float32[3] = tanh(X=a)", "s = scale(X=s) {scale=2.0}"])
+def test_what_goes_need_not_be_copied_first(fetch, after):
+    program = fluid.Program.parse(inspect.cleandoc(f"{TEXT}      {after}"))
+    fetch = [*fetch, *["z"] * after.startswith("z")]
     copied = prune(program, ["g", "h", "c"], fetch)
     FuseGlobalNorm().apply(copied)
     at_once = prune(program, ["g", "h", "c"], fetch, fuse_norms=True)

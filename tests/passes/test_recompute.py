@@ -117,7 +117,7 @@ def test_random_numbers_are_kept():
 
 
 def test_what_is_written_again_is_not_read_too_late():
-    """The counter that a segment reads is incremented behind it: its old value has to be kept."""
+    """The counter that a segment reads is incremented after it: its old value has to be kept."""
 
     def build():
         main, startup, loss, results = deep(1)

@@ -1,4 +1,4 @@
-"""TransposeIntoMatmul gives transposes to the products behind them."""
+"""TransposeIntoMatmul gives transposes to the products after them."""
 
 import pytest
 from pass_laws import assert_linear, keeps_the_bits, op_lines

@@ -18,7 +18,7 @@ SINGLE = """
       y: float32[3] = clip_by_norm(X=g) {{max_norm=1.0}}
       {between}
       g = assign(X=y)
-      {behind}
+      {after}
 """
 
 JOINT = """
@@ -33,12 +33,12 @@ JOINT = """
 
 
 def test_a_clip_writes_where_its_result_is_assigned():
-    text = SINGLE.format(between="", behind="")
+    text = SINGLE.format(between="", after="")
     assert op_lines(WriteWhereAssigned(), text, ["g"]) == ["g = clip_by_norm(X=g) {max_norm=1.0}"]
 
 
 @pytest.mark.parametrize(
-    ("between", "behind", "fetch"),
+    ("between", "after", "fetch"),
     [
         ("z: float32[3] = tanh(X=g)", "", ["z"]),
         ("z: float32[3] = tanh(X=y)", "", ["z"]),
@@ -47,8 +47,8 @@ def test_a_clip_writes_where_its_result_is_assigned():
         ("", "", ["y"]),
     ],
 )
-def test_what_is_read_besides_stays(between, behind, fetch):
-    text = SINGLE.format(between=between, behind=behind)
+def test_what_is_read_besides_stays(between, after, fetch):
+    text = SINGLE.format(between=between, after=after)
     assert any("assign" in line for line in op_lines(WriteWhereAssigned(), text, ["g", *fetch]))
 
 

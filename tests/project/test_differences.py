@@ -24,7 +24,7 @@ def data(name, *shape, dtype="float64"):
 
 
 def test_a_layer_that_clips_by_norm_passes_a_gradient_on():
-    """In the original none flows through `layers.clip_by_norm`, so that parameters behind it are not trained."""
+    """In the original none flows through `layers.clip_by_norm`, so that parameters after it are not trained."""
     x = np.array([[3.0, 4.0, 0.5]])
     weights = np.array([[1.0, -2.0, 0.3]])
     with fluid.program_guard(fluid.Program(), fluid.Program()):

@@ -28,7 +28,7 @@ RECORDED = ROOT / "tests" / "golden" / "examples"
 
 
 def numbers(line):
-    """The numbers behind a line's heading."""
+    """The numbers after a line's heading."""
     return [float(number) for number in re.findall(r"-?\d+\.\d+", line)]
 
 
@@ -105,7 +105,7 @@ def page(name):
 
 
 def code_lines(text):
-    """The lines that are neither blank, nor comments, nor imports, without indentation and what is said behind them."""
+    """The lines that are neither blank, nor comments, nor imports, without indentation and what is said after them."""
     lines = (re.sub(r" +#.*", "", line).strip() for line in text.splitlines())
     return [line for line in lines if line and not line.startswith("#") and not re.match(r"import |from ", line)]
 
@@ -160,7 +160,7 @@ def test_gradient_clip_by_norm_computes_what_fluid_computed(monkeypatch, capsys)
         return lambda: zip(batch["x"], batch["y"], strict=True)
 
     monkeypatch.setattr(fluid.layers, "fc", fc_starting_as_recorded)
-    # Images are drawn behind the start values, and so when the reader is called first.
+    # Images are drawn after the start values, and so when the reader is called first.
     monkeypatch.setattr(fluid.dataset.mnist, "train", recorded_batch)
     raw, clipped = load("gradient_clip_by_norm")["main"]()
     assert "count:1\nnorms" in capsys.readouterr().out

@@ -184,7 +184,7 @@ FAILING = {
     "loop": fails_in_a_body,
     "branch": lambda x, truth, **_: layers.cond(truth, lambda: layers.fc(x, 3), lambda: layers.fc(x, 3, act="a")),
     "subscript": lambda x, index, **_: x[index, ::0],
-    "subscript behind a constant": lambda x, index, **_: x[index, 99],
+    "subscript after a constant": lambda x, index, **_: x[index, 99],
     "comparison": lambda x, **_: x < x.block.var("wide"),
     "minimize": lambda out, **_: fluid.optimizer.Adam(0.1).minimize(out),
     "clip": lambda loss, **_: fluid.optimizer.Adam(0.1, grad_clip=clip.GradientClipByValue(1e39)).minimize(loss),

@@ -180,7 +180,7 @@ def goes_on(program):
 
 
 def grows(program):
-    """Put a relu behind each relu."""
+    """Put a relu after each relu."""
     block, changed = program.global_block(), False
     for op in block.ops:
         if op.type == "relu":

@@ -26,7 +26,7 @@ def ops_of(program, *types):
 
 
 def readers(block, name, after):
-    """Operators behind `after` that read a name."""
+    """Operators after `after` that read a name."""
     position = after.idx
     return [op for op in block.ops[position + 1 :] if name in op.input_arg_names]
 
@@ -52,7 +52,7 @@ def keeping(op):
 
 
 def rewire(op, old, new):
-    """Let all that reads `old` behind `op` read `new`; the next writer of `old` is not thought of."""
+    """Let all that reads `old` after `op` read `new`; the next writer of `old` is not thought of."""
     for other in readers(op.block, old, op):
         other.replace_input(old, new)
 

@@ -1,6 +1,6 @@
 """Depthwise convolutions on frames: images with their padding, one after the other in one vector.
 
-A window has the place of its first element in the frame, and `offsets` are those of its elements behind that place, the
+A window has the place of its first element in the frame, and `offsets` are those of its elements after that place, the
 largest one last. All windows of stride 1 are computed, with long vectors, and those of the real strides are picked out.
 """
 

@@ -69,7 +69,7 @@ def best_paths(emission, transition, lengths, best, path):
             for tag in range(now.size):
                 now[tag] += own[tag]
         for step in range(count - 1, -1, -1):
-            # Sums in place: the step was read by the one behind it already.
+            # Sums in place: the step was read by the one after it already.
             total, found = best[step], 0
             for tag in range(total.size):
                 total[tag] += transition[1, tag] if step == count - 1 else transition[2 + tag, path[sequence, step + 1]]

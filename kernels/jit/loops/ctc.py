@@ -25,7 +25,7 @@ def come_from(before, skips, states, out):
 
 
 def go_to(after, skips, states, out):
-    """Write for each state what paths leave it, from those behind a step."""
+    """Write for each state what paths leave it, from those after a step."""
     for state in range(states - 2):
         out[state] = after[state] + after[state + 1] + skips[state + 2] * after[state + 2]
     if states > 1:

@@ -224,7 +224,7 @@ def _precisions(block: Block, lists: AutoMixedPrecisionLists) -> list[tuple[Oper
 
 
 def _move_casts(block: Block, pairs: ParamsGrads) -> None:
-    """Put the casts of gradients behind the backward pass, so that what ranks exchange is float16."""
+    """Put the casts of gradients after the backward pass, so that what ranks exchange is float16."""
     makers = {name: op for op in block.ops for name in op.output_arg_names}
     for param, grad in pairs:
         cast = None if grad is None else makers.get(grad.name)

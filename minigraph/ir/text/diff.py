@@ -48,7 +48,7 @@ class Difference(str):
 
 @public
 def diff(a: Program, b: Program, context: int = 3) -> Difference:
-    """Compare the texts of two programs: lines behind ``-`` are only in `a`, lines behind ``+`` only in `b`.
+    """Compare the texts of two programs: lines marked ``-`` are only in `a`, those marked ``+`` only in `b`.
 
     Around each change stand `context` lines and the heading of its block; ``...`` stands for lines left out. The
     empty string if the texts are equal.
@@ -89,7 +89,7 @@ def diff_lines(old: Sequence[str], new: Sequence[str], context: int) -> Iterator
 
 
 def _marked(old: Sequence[str], new: Sequence[str]) -> Iterator[str]:
-    """Every line of both texts behind two blanks, ``-`` or ``+``."""
+    """Every line of both texts after two blanks, ``-`` or ``+``."""
     i = j = 0
     for a, b in [*matching_lines(old, new), (len(old), len(new))]:
         yield from ("- " + line for line in old[i:a])

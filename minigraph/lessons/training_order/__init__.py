@@ -1,4 +1,4 @@
-"""Lesson 8: a pass that adds weight decay behind the clip and before the update."""
+"""Lesson 8: a pass that adds weight decay after the clip and before the update."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from minigraph.passes import Pass
 
 @dataclass(frozen=True)
 class AddDecay(Pass):
-    """Let each update read its gradient plus ``coeff * parameter``, added behind a clip if there is one."""
+    """Let each update read its gradient plus ``coeff * parameter``, added after a clip if there is one."""
 
     coeff: float = 0.1
 

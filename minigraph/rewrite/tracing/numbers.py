@@ -71,7 +71,7 @@ class Run(NamedTuple):
 
     @property
     def writes(self) -> Iterable[str]:
-        """Names that mean another value behind the operator."""
+        """Names that mean another value after the operator."""
         return slot_names(OpState._make(self.fields).outputs) if isinstance(self.results, str) else self.results
 
 
@@ -230,7 +230,7 @@ class Numbers:
         return wrong
 
     def _compute(self, state: Snapshot) -> Runs:
-        """Run the operators that differ from those of the latest state, and those behind that read other values."""
+        """Run the operators that differ from those of the latest state, and those after that read other values."""
         source, flow = _Source.of(state), self._latest
         waiting = flow.begin(source.ops)
         while waiting:
@@ -358,7 +358,7 @@ class _Flow:
         return sorted(waiting)
 
     def note(self, run: Run, at: int, waiting: list[int]) -> None:
-        """Take over what the operator at a place computes; those behind that read a new result are waiting then."""
+        """Take over what the operator at a place computes; those after that read a new result are waiting then."""
         known = self.runs.get(run.op)
         if known is not None:
             self._forget(known)

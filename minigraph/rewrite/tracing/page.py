@@ -152,7 +152,7 @@ class _Book:
         return self._nested(shown)
 
     def _nested(self, shown: Iterable[Line]) -> Iterator[tuple[Line, int]]:
-        """Yield the lines of sub-blocks behind the operators that run them, with the number of blocks around each."""
+        """Yield the lines of sub-blocks after the operators that run them, with the number of blocks around each."""
         blocks = {index: list(each) for index, each in groupby(shown, key=attrgetter("block"))}
 
         def inside(index: int, depth: int) -> Iterator[tuple[Line, int]]:

@@ -127,12 +127,12 @@ class Step:
 
     @property
     def program(self) -> Program:
-        """A copy of the program behind the step."""
+        """A copy of the program after the step."""
         return self.after.program()
 
     @property
     def text(self) -> str:
-        """Text of the program behind the step."""
+        """Text of the program after the step."""
         return self._record.texts.text(self.after)
 
     @property
@@ -162,12 +162,12 @@ class Step:
 
     @property
     def operators(self) -> int:
-        """Number of operators behind the step."""
+        """Number of operators after the step."""
         return self.after.operators
 
     @property
     def bytes(self) -> int:
-        """Estimate of the bytes that the operators behind the step read and write."""
+        """Estimate of the bytes that the operators after the step read and write."""
         numbers = self.track.numbers
         return self.after.bytes_moved(1 if numbers is None else numbers.batch)
 
@@ -181,7 +181,7 @@ class Step:
 
     @property
     def errors(self) -> tuple[str, ...]:
-        """Errors of operators behind the step that cannot be computed with the feed."""
+        """Errors of operators after the step that cannot be computed with the feed."""
         numbers = self.track.numbers
         return () if numbers is None else numbers.errors(self.after)
 

@@ -184,7 +184,7 @@ class Trace(Record, AbstractContextManager["Trace"], events.Observer):
 
     @public
     def first_wrong(self, fetch: Any = None, tolerance: float = 1e-4) -> Step | None:
-        """Find the step behind which a fetched value differs from that of the program as it was.
+        """Find the step after which a fetched value differs from that of the program as it was.
 
         The steps of each program are bisected: for `n` steps about ``log2(n)`` states are computed.
 

@@ -155,7 +155,7 @@ class RecurrentGrad(BlockCall, type="recurrent_grad"):
         by_name = dict(zip(self.ex_state_grads, states, strict=True))
         order = list(_order(len(scopes), self.op))
         outer = [found[name] for name in self.outer]
-        # The gradient of a state needs that of the step behind it.
+        # The gradient of a state needs that of the step after it.
         for step, scope in zip(reversed(order), reversed(scopes), strict=True):
             flowing = [self._flowing(name, found, step, xp) for name in self.incoming]
             results = list(body([*scope, *flowing, *(by_name[name] for name in self.ex_state_grads), *outer]))
