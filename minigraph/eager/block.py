@@ -12,7 +12,16 @@ from typing import Any
 import numpy as np
 
 from minigraph import unique_name
-from minigraph.eager.tape import GradientPlans, OpCall, Step, as_read, is_recording, with_origin
+from minigraph.eager.tape import (
+    GradientPlans,
+    OpCall,
+    Step,
+    as_read,
+    is_recording,
+    record_from_now_on,
+    recording,
+    with_origin,
+)
 from minigraph.eager.tensor import Eager, EagerParameter, Tensor
 from minigraph.errors import (
     MinigraphError,
@@ -107,6 +116,14 @@ class EagerBlock(Block):
         # As in fluid's imperative mode, each call makes a parameter of its own, whatever its name.
         self.vars.pop(name, None)
         return super().create_parameter(name, *args, **fields)
+
+    def train_mode(self) -> None:
+        """Remember what is computed from now on for `backward`, until the guard ends."""
+        record_from_now_on(True)
+
+    def eval_mode(self) -> None:
+        """Remember nothing from now on, until the guard ends."""
+        record_from_now_on(False)
 
     def insert(self, before: Any, type: str, inputs: Any = None, outputs: Any = None, attrs: Any = None) -> Operator:
         """`append_op`; `before` has no meaning here."""
@@ -434,5 +451,5 @@ def guard(place: Place | None = None) -> Iterator[None]:
         raise WrongTypeError(f"guard needs a Place, got {place!r:.60}", hint="Give it CPUPlace() or CUDAPlace(0).")
     program = EagerProgram(place)
     # Names begin anew, as in fluid: a model made in a later guard finds its state in the files of an earlier one.
-    with program_guard(program, program), unique_name.guard():
+    with program_guard(program, program), unique_name.guard(), recording(True):
         yield

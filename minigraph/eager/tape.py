@@ -50,6 +50,11 @@ def recording(wanted: bool) -> AbstractContextManager[None]:
     return holding(_RECORDING, wanted)
 
 
+def record_from_now_on(wanted: bool) -> None:
+    """Whether operators are remembered for `backward` until the innermost `recording` ends."""
+    _RECORDING.set(wanted)
+
+
 def is_recording() -> bool:
     """Whether operators are remembered for `backward`."""
     return _RECORDING.get()

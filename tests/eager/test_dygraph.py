@@ -652,3 +652,23 @@ def test_the_values_of_a_sparse_gradient_are_those_of_its_rows(imperative):
     rows = table.weight._grad_ivar().value().get_selected_rows()
     assert (rows.rows(), rows.height()) == ([3, 1, 3], 5)
     assert np.array(rows.get_tensor()).tolist() == [[1.0, 1.0]] * 3
+
+
+def test_the_tracer_remembers_nothing_in_its_eval_mode():
+    def has_gradient():
+        x = to_variable(np.ones(2, "float32"))
+        x.stop_gradient = False
+        loss = layers.reduce_sum(x * 2.0)
+        if loss.stop_gradient:
+            return False
+        loss.backward()
+        return x.gradient().tolist() == [2.0, 2.0]
+
+    with guard():
+        fluid.framework._dygraph_tracer().eval_mode()
+        assert not has_gradient()
+        fluid.framework._dygraph_tracer().train_mode()
+        assert has_gradient()
+        fluid.framework._dygraph_tracer().eval_mode()
+    with guard():
+        assert has_gradient()
