@@ -69,20 +69,19 @@ class Accuracy(_Counting):
 
     def reset(self) -> None:
         """Forget all batches."""
-        self.value = 0.0
+        self.value: Any = 0.0
         self.weight = 0.0
 
     def update(self, value: Any, weight: float) -> None:
-        """Add a batch: its accuracy (a number or an array of one) and its size."""
-        array = np.asarray(value)
-        if array.size != 1 or array.dtype.kind not in "fiub":
-            raise WrongTypeError(f"value must be one number, got {value!r:.60}")
+        """Add a batch: its accuracy, a number or an array as it is fetched, and its size."""
+        if np.asarray(value).dtype.kind not in "fiub":
+            raise WrongTypeError(f"value must be a number or an array of numbers, got {value!r:.60}")
         size = number(weight, "weight", at_least=0)
-        self.value += float(array.reshape(())) * size
+        self.value = self.value + value * size if isinstance(value, np.ndarray) else self.value + float(value) * size
         self.weight += size
 
-    def eval(self) -> float:
-        """The weighted mean.
+    def eval(self) -> Any:
+        """The weighted mean; an array if accuracies were arrays.
 
         Raises
         ------

@@ -140,3 +140,16 @@ def test_an_empty_measure_is_the_value_error_that_scripts_for_fluid_catch():
     for metric in (metrics.Accuracy("accuracy"), metrics.EditDistance("distance")):
         with pytest.raises(ValueError, match="no batch"):  # 1.8.5 raises ValueError
             metric.eval()
+
+
+def test_an_accuracy_of_arrays_is_an_array():
+    metric = metrics.Accuracy()
+    metric.update(np.array([0.5], "float32"), 10)
+    metric.update(np.array([1.0], "float32"), 30)
+    assert metric.eval().tolist() == [0.875]
+    assert metric.eval().dtype == "float32"
+    metric.reset()
+    metric.update(np.array([0.5, 1.0], "float32"), 2)  # as two places give them
+    assert metric.eval().tolist() == [0.5, 1.0]
+    with pytest.raises(WrongTypeError, match="a number or an array of numbers"):
+        metric.update("high", 1)
