@@ -10,13 +10,13 @@ import inspect
 import textwrap
 from collections.abc import Callable, Sequence
 from functools import wraps
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
 from minigraph.dygraph.layer import Layer
 from minigraph.dygraph.tracing import TracedLayer, refusing_decisions
-from minigraph.eager.guard import to_variable
+from minigraph.eager.guard import imperative, to_variable
 from minigraph.errors import ProgramError, WrongTypeError
 from minigraph.initializer import NumpyArrayInitializer
 from minigraph.ir import Program, Variable
@@ -53,7 +53,7 @@ def declarative(dygraph_func: F) -> F:
         if not (is_imperative() and translator.is_enabled):
             return dygraph_func(*args, **kwargs)
         given = [to_variable(each) if isinstance(each, np.ndarray) else each for each in args]
-        translator._note(dygraph_func, given, kwargs)
+        translator._cache.note(dygraph_func, given, kwargs)
         return dygraph_func(*given, **kwargs)
 
     return called  # type: ignore[return-value]
@@ -79,6 +79,43 @@ def _merged(given: Sequence[Any], tensors: Sequence[Any]) -> list[Any]:
     return [next(rest) if isinstance(each, Variable) else each for each in given]
 
 
+class ConcreteProgram(NamedTuple):
+    """The program of one call, as `ProgramTranslator.get_program` gives it."""
+
+    main_program: Program
+    startup_program: Program
+    inputs: list[Variable]
+    outputs: list[Variable]
+
+
+class ProgramCache:
+    """The calls of decorated functions that a `ProgramTranslator` has seen; it keeps the last one."""
+
+    def __init__(self) -> None:
+        self._last: tuple[Callable[..., Any], list[Any], dict[str, Any]] | None = None
+
+    def last_call(self) -> tuple[Callable[..., Any], list[Any], dict[str, Any]]:
+        """Function and arguments of the call that came last.
+
+        Raises
+        ------
+        ProgramError
+            If there was none.
+        """
+        if self._last is None:
+            raise ProgramError("no declarative function was called yet", hint="Call it once before.")
+        return self._last
+
+    def note(self, function: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> None:
+        """Keep a call."""
+        self._last = function, args, kwargs
+
+    def last(self) -> tuple[Callable[..., Any], tuple[ConcreteProgram, Callable[..., Any]]]:
+        """The function that was called last, its program, and the function again, which computes at once here."""
+        function, args, kwargs = self.last_call()
+        return function, (ConcreteProgram(*ProgramTranslator().get_program(function, *args, **kwargs)), function)
+
+
 @public
 class ProgramTranslator:
     """The one translator of functions of the imperative mode.
@@ -96,19 +133,25 @@ class ProgramTranslator:
 
     _instance: ProgramTranslator | None = None
     is_enabled: bool
-    _last: tuple[Callable[..., Any], list[Any], dict[str, Any]] | None
+    _cache: ProgramCache
 
     def __new__(cls) -> ProgramTranslator:
         if cls._instance is None:
             cls._instance = super().__new__(cls)
-            cls._instance.is_enabled = True
-            cls._instance._last = None
+            cls.reset()
         return cls._instance
 
     @classmethod
     def get_instance(cls) -> ProgramTranslator:
         """The translator."""
         return cls()
+
+    @classmethod
+    def reset(cls) -> None:
+        """Forget all calls, and let `declarative` have an effect."""
+        if cls._instance is not None:
+            cls._instance.is_enabled = True
+            cls._instance._cache = ProgramCache()
 
     @public
     def enable(self, enable_declarative: bool) -> None:
@@ -131,12 +174,11 @@ class ProgramTranslator:
         Raises
         ------
         ProgramError
-            If a value of a tensor decides what the function does, or outside of the imperative mode.
+            If a value of a tensor decides what the function does.
         """
-        if not is_imperative():
-            raise ProgramError("a function is traced in the imperative mode", hint="Call it inside of dygraph.guard().")
-        given = [to_variable(each) if isinstance(each, np.ndarray) else each for each in args]
-        traced = _traced(_undecorated(dygraph_func), given, kwargs)
+        with imperative():
+            given = [to_variable(each) if isinstance(each, np.ndarray) else each for each in args]
+            traced = _traced(_undecorated(dygraph_func), given, kwargs)
         startup, block = Program(), traced.program.global_block()
         for name, tensor in traced.parameters.items():
             made = startup.global_block().create_var(
@@ -147,6 +189,10 @@ class ProgramTranslator:
         variables = ([block.var(name) for name in names] for names in (traced.feed_names, traced.fetch_names))
         inputs, outputs = variables
         return traced.program, startup, inputs, outputs
+
+    def get_program_cache(self) -> ProgramCache:
+        """The calls that the translator has seen."""
+        return self._cache
 
     def get_code(self, dygraph_func: Callable[..., Any]) -> str:
         """The source of the function, which needs no translation here."""
@@ -163,12 +209,7 @@ class ProgramTranslator:
         ProgramError
             If none was called, or if a value of a tensor decides what it does.
         """
-        if self._last is None:
-            raise ProgramError("no declarative function was called yet", hint="Call it once before.")
-        _traced(*self._last).save_inference_model(dirname, feed, fetch)
-
-    def _note(self, function: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> None:
-        self._last = function, args, kwargs
+        _traced(*self._cache.last_call()).save_inference_model(dirname, feed, fetch)
 
 
 def _undecorated(function: Callable[..., Any]) -> Callable[..., Any]:

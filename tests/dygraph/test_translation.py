@@ -71,8 +71,7 @@ def test_a_function_is_called_on_variables(translator):
         with pytest.raises(ProgramError, match="not known while the program is built"):
             if doubled > 1.0:
                 pass
-        with pytest.raises(ProgramError, match="in the imperative mode"):
-            translator.get_program(positive, X)
+        assert [op.type for op in translator.get_program(lambda x: x * 2.0, X)[0].global_block().ops] == ["scale"]
     translator.enable(False)
     with pytest.raises(WrongTypeError, match="must be a Variable, got ndarray"):
         Net()(X)
@@ -86,3 +85,14 @@ def test_the_function_that_was_called_last_is_saved(translator, tmp_path):
         executor = fluid.Executor()
         program, feeds, fetches = fluid.io.load_inference_model(str(tmp_path), executor)
         np.testing.assert_allclose(executor.run(program, {feeds[0]: X}, fetches)[0], expected, rtol=1e-6)
+
+
+def test_the_cache_gives_the_program_of_the_last_call(translator):
+    dygraph.ProgramTranslator.reset()
+    with pytest.raises(ProgramError, match="no declarative function was called yet"):
+        translator.get_program_cache().last()
+    net = Net()
+    net(X)
+    _, (program, _) = translator.get_program_cache().last()
+    assert [op.type for op in program.main_program.global_block().ops] == ["matmul", "elementwise_add", "scale"]
+    assert [var.shape for var in program.inputs + program.outputs] == [(-1, 2), (-1, 2)]
