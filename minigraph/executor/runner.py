@@ -9,6 +9,7 @@ from typing import Any
 from minigraph.errors import EOFException, ProgramError, WrongTypeError
 from minigraph.executor.compiled_program import CompiledProgram
 from minigraph.executor.feeds import feed_of_one, prepare_feed, with_batches
+from minigraph.executor.fetch_handler import Watch
 from minigraph.executor.fetches import fetch_names, results_of
 from minigraph.executor.replicas import merged
 from minigraph.ir import Program
@@ -148,8 +149,8 @@ class Runner(ABC):
         fetch_list, fetch_info : sequence, optional
             Variables to print every `print_period` batches, and what to call them. Default: their names.
         print_period : int
-        fetch_handler : object, optional
-            Its method ``handler`` is given what is printed, as a dict by name.
+        fetch_handler : FetchHandler, optional
+            It is given the values of its variables every so often, and at the end.
 
         Raises
         ------
@@ -163,14 +164,15 @@ class Runner(ABC):
                 f"train_from_dataset needs a dataset, got {dataset!r:.60}",
                 hint="Make one: fluid.DatasetFactory().create_dataset().",
             )  # fmt: skip
+        watch = Watch(fetch_handler, scope or global_scope())
         names = fetch_info or [getattr(each, "name", each) for each in fetch_list or ()]
         for number, feed in enumerate(dataset.batches()):
             values = self.run(program, feed, fetch_list, scope=scope)
             if values and number % max(print_period, 1) == 0:
-                found = dict(zip(names, values, strict=True))
-                print(f"batch {number}: " + ", ".join(f"{name} {value}" for name, value in found.items()))
-                if fetch_handler is not None:
-                    fetch_handler.handler(found)
+                found = zip(names, values, strict=True)
+                print(f"batch {number}: " + ", ".join(f"{name} {value}" for name, value in found))
+            watch.look()
+        watch.end()
 
     infer_from_dataset = train_from_dataset
 

@@ -31,9 +31,15 @@ Sample: TypeAlias = list[list[str]]
 class SlotFiles:
     """Base of data sets: where samples come from, and how many make a batch."""
 
+    feed_type = "MultiSlotDataFeed"
+
     def __init__(self) -> None:
         self.pipe_command = "cat"
         self.batch_size = 1
+        self.leading_words = 0
+        """Number of texts in front of the slots of a line, each behind a 1."""
+        self._described: dict[str, Any] = {}
+        """Settings of `desc` that change nothing here."""
         self.thread_num = 1
         self.filelist: list[str] = []
         self.variables: list[Variable] = []
@@ -68,8 +74,39 @@ class SlotFiles:
         self.variables = list(var_list)
 
     def set_hdfs_config(self, fs_name: str, fs_ugi: str) -> None:
-        """Refuse remote files."""
-        raise ProgramError("files of HDFS cannot be read", hint="Copy the files here and call set_filelist.")
+        """Set how to reach HDFS, which changes nothing: only files of this machine are read."""
+
+    def set_download_cmd(self, download_cmd: str) -> None:
+        """Set a command for remote files, which changes nothing: only files of this machine are read."""
+
+    def set_rank_offset(self, rank_offset: str) -> None:
+        """Set the name of the variable with the ranks of page views, which `desc` shows."""
+        self._described["rank_offset"] = rank_offset
+
+    def set_pv_batch_size(self, pv_batch_size: int) -> None:
+        """Set the number of page views in a batch, which `desc` shows; samples are not merged into page views."""
+        self._described["pv_batch_size"] = count("pv_batch_size", pv_batch_size)
+
+    def desc(self) -> str:
+        """The settings as the text of fluid's protobuf ``DataFeedDesc``.
+
+        Examples
+        --------
+        >>> print(DatasetFactory().create_dataset().desc())
+        name: "MultiSlotDataFeed"
+        pipe_command: "cat"
+        <BLANKLINE>
+        """
+        lines = [f'name: "{self.feed_type}"']
+        if self.batch_size != 1:
+            lines.append(f"batch_size: {self.batch_size}")
+        if self.variables:
+            slots = [line for var in self.variables for line in _slot(var)]
+            lines += ["multi_slot_desc {", *slots, "}"]
+        lines.append(f'pipe_command: "{self.pipe_command}"')
+        for name, value in sorted(self._described.items(), reverse=True):
+            lines.append(f'{name}: "{value}"' if isinstance(value, str) else f"{name}: {value}")
+        return "\n".join(lines) + "\n"
 
     def batches(self, drop_last: bool = False) -> Iterator[dict[str, Any]]:
         """Feeds, one for each batch; a last one that is smaller may be left out."""
@@ -87,6 +124,8 @@ class SlotFiles:
 
     def _read(self) -> Iterator[Sample]:
         for path in self.filelist:
+            if path.startswith(("hdfs:", "afs:")):
+                raise DataError(f"{path} cannot be read from here", hint="Copy it here, and name it in set_filelist.")
             with open(path, "rb") as file, subprocess.Popen(
                 self.pipe_command, shell=True, stdin=file, stdout=subprocess.PIPE, text=True
             ) as process:  # fmt: skip
@@ -100,7 +139,7 @@ class SlotFiles:
                 )  # fmt: skip
 
     def _parsed(self, words: list[str], where: str) -> Sample:
-        sample, at = [], 0
+        sample, at = [], 2 * self.leading_words
         for var in self.variables:
             size = int(words[at]) if at < len(words) and words[at].isdigit() else -1
             values = words[at + 1 : at + 1 + size]
@@ -117,12 +156,23 @@ class SlotFiles:
         return sample
 
 
+def _slot(var: Variable) -> list[str]:
+    """The lines of a variable in the text of a ``DataFeedDesc``."""
+    kind = "float" if var.dtype == DType.FP32 else "uint64"
+    lines = [f'name: "{var.name}"', f'type: "{kind}"']
+    if not var.lod_level:
+        lines.append("is_dense: true")
+    lines.append("is_used: true")
+    if not var.lod_level:
+        lines += [f"shape: {size}" for size in var.shape or ()]
+    return ["  slots {", *(f"    {line}" for line in lines), "  }"]
+
+
 def _fed(var: Variable, samples: list[list[str]]) -> Any:
     """The values of a variable in a batch: rows of its shape, or sequences if it has a `lod_level`."""
     assert var.shape is not None
-    dtype = np.float32 if var.dtype == DType.FP32 else np.int64
     try:
-        numbers = np.array([value for sample in samples for value in sample], dtype)
+        numbers = _numbers([value for sample in samples for value in sample], var.dtype)
         if var.lod_level:
             return create_lod_tensor(numbers.reshape(-1, 1), [[len(sample) for sample in samples]], None)
         return numbers.reshape(len(samples), *var.shape[1:])
@@ -132,6 +182,15 @@ def _fed(var: Variable, samples: list[list[str]]) -> Any:
         raise DataError(
             f"slot {var.name} does not fit: {error}", details=[f"numbers of values: {lengths}, for {size}"]
         ) from None
+
+
+def _numbers(texts: list[str], dtype: DType) -> np.ndarray[Any, Any]:
+    if dtype == DType.FP32:
+        return np.array(texts, np.float32)
+    try:
+        return np.array(texts, np.int64)
+    except OverflowError:  # hashes of features are unsigned, and keep their bits in fluid's int64
+        return np.array(texts, np.uint64).view(np.int64)
 
 
 @public
@@ -151,9 +210,83 @@ class QueueDataset(SlotFiles):
 class InMemoryDataset(SlotFiles):
     """A data set whose samples are read once, and can be shuffled."""
 
+    feed_type = "MultiSlotInMemoryDataFeed"
+
     def __init__(self) -> None:
         super().__init__()
         self._memory: list[Sample] | None = None
+        self._words: dict[str, bool] = {}
+        self.fea_eval = False
+
+    def set_feed_type(self, data_feed_type: str) -> None:
+        """Set the name that `desc` shows."""
+        self.feed_type = data_feed_type
+
+    def set_parse_ins_id(self, parse_ins_id: bool) -> None:
+        """Say whether lines begin with ``1 <name of the sample>``, which is skipped."""
+        self._lead("ins_id", parse_ins_id)
+
+    def set_parse_content(self, parse_content: bool) -> None:
+        """Say whether ``1 <text>`` stands in front of the slots, behind the name of the sample; it is skipped."""
+        self._lead("content", parse_content)
+
+    def set_parse_logkey(self, parse_logkey: bool) -> None:
+        """Say whether ``1 <key of a log>`` stands in front of the slots, which is skipped."""
+        self._lead("logkey", parse_logkey)
+
+    def _lead(self, name: str, is_there: bool) -> None:
+        self._words[name] = bool(is_there)
+        self.leading_words = sum(self._words.values())
+
+    def set_fea_eval(self, record_candidate_size: int, fea_eval: bool = True) -> None:
+        """Say whether `slots_shuffle` has an effect; the number of candidates is that of all samples."""
+        self.fea_eval = fea_eval
+
+    def slots_shuffle(self, slots: Iterable[str]) -> None:
+        """Exchange the values of some slots between the samples, at random, to see how much a training needs them."""
+        if not self.fea_eval:
+            return
+        wanted, samples = set(slots), self._loaded()
+        for at, var in enumerate(self.variables):
+            if var.name in wanted:
+                values = [sample[at] for sample in samples]
+                random.shuffle(values)
+                for sample, value in zip(samples, values, strict=True):
+                    sample[at] = value
+
+    def set_fleet_send_batch_size(self, fleet_send_batch_size: int = 1024) -> None:
+        """Set how many samples ranks send each other at once; there is one rank."""
+
+    def set_fleet_send_sleep_seconds(self, fleet_send_sleep_seconds: int = 0) -> None:
+        """Set how long ranks wait between sending; there is one rank."""
+
+    def set_merge_by_sid(self, merge_by_sid: bool) -> None:
+        """Say how samples become page views, which they do not here."""
+
+    def set_enable_pv_merge(self, enable_pv_merge: bool) -> None:
+        """Say whether `preprocess_instance` merges samples into page views, which it refuses."""
+
+    def preprocess_instance(self) -> None:
+        """Refuse to merge samples into page views, which ranks of a parameter server train on."""
+        raise ProgramError("samples are not merged into page views", hint="Leave the call out: samples are batched.")
+
+    def postprocess_instance(self) -> None:
+        """Undo `preprocess_instance`, which did nothing."""
+
+    def set_current_phase(self, current_phase: int) -> None:
+        """Say whether samples (0) or page views (1) are trained on.
+
+        Raises
+        ------
+        ProgramError
+            For page views.
+        """
+        if current_phase:
+            self.preprocess_instance()
+
+    def get_pv_data_size(self) -> int:
+        """Number of page views in memory, which is 0."""
+        return 0
 
     def load_into_memory(self) -> None:
         """Read all samples."""

@@ -178,6 +178,102 @@ def test_lines_that_do_not_fit_are_errors(program, tmp_path, text, message):
         list(dataset_of("QueueDataset", program, tmp_path, [text]).batches())
 
 
+def test_hashes_keep_their_bits(program, tmp_path):
+    (feed,) = dataset_of("QueueDataset", program, tmp_path, ["2 1 2 1 18446744073709551615\n2 3 4 1 7\n"]).batches()
+    assert feed["y"].tolist() == [[-1], [7]]
+
+
+def test_words_in_front_of_the_slots_are_skipped(program, tmp_path):
+    dataset = dataset_of("InMemoryDataset", program, tmp_path, ["1 id7 1 text 2 1 2 1 3\n1 id8 1 more 2 4 5 1 6\n"])
+    dataset.set_parse_ins_id(True)
+    dataset.set_parse_content(True)
+    dataset.load_into_memory()
+    (feed,) = dataset.batches()
+    assert feed["x"].tolist() == [[1, 2], [4, 5]]
+
+
+def test_values_of_a_slot_are_exchanged_between_samples(program, tmp_path):
+    dataset = dataset_of("InMemoryDataset", program, tmp_path, ["".join(f"2 {n} {n} 1 {n}\n" for n in range(20))], 20)
+    dataset.load_into_memory()
+    dataset.slots_shuffle(["y"])  # without an effect, as long as set_fea_eval was not called
+    assert next(dataset.batches())["y"].ravel().tolist() == list(range(20))
+    dataset.set_fea_eval(100, True)
+    dataset.slots_shuffle(["y"])
+    (feed,) = dataset.batches()
+    assert (
+        feed["x"][:, 0].tolist() == list(range(20)) == sorted(feed["y"].ravel().tolist()) != feed["y"].ravel().tolist()
+    )
+
+
+def test_settings_have_the_text_of_the_original(program):
+    words = fluid.data("w", [None, 1], "int64", lod_level=1)
+    dataset = fluid.DatasetFactory().create_dataset("InMemoryDataset")
+    dataset.set_use_var([program[0], words])
+    dataset.set_batch_size(2)
+    dataset.set_rank_offset("offset")
+    dataset.set_pv_batch_size(4)
+    dataset.set_feed_type("SlotRecordInMemoryDataFeed")
+    assert dataset.desc() == DESCRIPTION.lstrip("\n")  # printed by 1.8.5
+
+
+DESCRIPTION = """
+name: "SlotRecordInMemoryDataFeed"
+batch_size: 2
+multi_slot_desc {
+  slots {
+    name: "x"
+    type: "float"
+    is_dense: true
+    is_used: true
+    shape: -1
+    shape: 2
+  }
+  slots {
+    name: "w"
+    type: "uint64"
+    is_used: true
+  }
+}
+pipe_command: "cat"
+rank_offset: "offset"
+pv_batch_size: 4
+"""
+
+
+def test_a_handler_sees_variables_while_a_program_is_trained(program, tmp_path, capsys):
+    total = fluid.layers.create_global_var([1], 0.0, "float32", persistable=True)
+    fluid.layers.assign(total + fluid.layers.reduce_sum(program[0]), total)
+    executor, seen = fluid.Executor(), []
+    executor.run(fluid.default_startup_program())
+
+    class Handler(fluid.executor.FetchHandler):
+        def handler(self, res_dict):
+            seen.append(res_dict)
+            super().handler(res_dict)
+
+    dataset = dataset_of("QueueDataset", program, tmp_path, TEXTS)
+    for seconds, times in (60, 1), (0, 3):
+        seen.clear()
+        handler = Handler({"sum": total, "none": program[1]}, period_secs=seconds)
+        executor.train_from_dataset(fluid.default_main_program(), dataset, fetch_handler=handler)
+        assert len(seen) == times
+    assert seen[-1]["sum"].tolist() == [54.0]
+    assert seen[-1]["none"] is None
+    assert capsys.readouterr().out.endswith("sum[0]: 54.0 \n")
+    with pytest.raises(WrongTypeError, match="a dict of"):
+        fluid.executor.FetchHandler([total])
+
+
+def test_what_only_parameter_servers_do_is_refused(program, tmp_path):
+    dataset = dataset_of("InMemoryDataset", program, tmp_path, TEXTS)
+    dataset.set_enable_pv_merge(True)
+    with pytest.raises(ProgramError, match="page views"):
+        dataset.set_current_phase(1)
+    dataset.set_filelist(["hdfs:/part-0"])
+    with pytest.raises(DataError, match="cannot be read from here"):
+        dataset.load_into_memory()
+
+
 def test_wrong_arguments_say_what_to_do(program):
     with pytest.raises(NotFoundError, match="Did you mean QueueDataset"):
         fluid.DatasetFactory().create_dataset("QueueDatset")
