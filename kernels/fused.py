@@ -81,7 +81,7 @@ def _offer(xp, xs, *, steps):
         is_gpu = hasattr(xp, "ElementwiseKernel")
         return _in_one_launch(xp, tuple(steps), tuple(ArrayType(x.shape, x.dtype) for x in xs)) if is_gpu else None
     calls, types = parse_calls(tuple(steps)), {f"x{i}": ArrayType(x.shape, x.dtype) for i, x in enumerate(xs)}
-    whole = _whole(calls, types)
+    whole = _whole(tuple(steps), types)
     if prod(types[_first(calls[0])].shape) < LARGE:
         return whole
     layout = Layout(calls, types)
@@ -131,16 +131,27 @@ def _text(call: FusedCall) -> str:
     return ", ".join(f"[{', '.join(x)}]" if isinstance(x, tuple) else str(x) for x in call.inputs)
 
 
-def _whole(calls: Sequence[FusedCall], types: Mapping[str, ArrayType]) -> Callable[..., Any]:
+def _whole(steps: tuple[str, ...], types: Mapping[str, ArrayType]) -> Callable[..., Any]:
     """A function that makes the calls one after the other."""
-    known, namespace, last = dict(types), dict[str, Any](np=np, deliver=deliver), last_uses(calls)
+    known, namespace = dict(types), dict[str, Any](np=np, deliver=deliver)
+    for number, call in enumerate(parse_calls(steps)):
+        namespace[f"f{number}"] = _quickest(call, known)
+        known.update(dict.fromkeys(call.writes, known[_first(call)]))
+    exec(_code_of_whole(steps, len(types)), namespace)
+    run: Callable[..., Any] = namespace["run"]
+    return run
+
+
+@lru_cache(maxsize=1024)
+def _code_of_whole(steps: tuple[str, ...], inputs: int) -> CodeType:
+    """The code of a function that calls f0, f1, ... one after the other, for arrays of all shapes."""
+    calls = parse_calls(steps)
+    last, made = last_uses(calls), {name for call in calls for name in call.writes}
     buffers = [f"out{i}" for i in range(RESULTS)]
-    lines = ["def run(xs, out=None):", f"    {', '.join(types)}, = xs"]
+    lines = ["def run(xs, out=None):", f"    {', '.join(f'x{i}' for i in range(inputs))}, = xs"]
     lines.append(f"    {', '.join(buffers)} = out or {(None,) * RESULTS}")
     copied = []
     for number, call in enumerate(calls):
-        namespace[f"f{number}"] = _quickest(call, known)
-        known.update(dict.fromkeys(call.writes, known[_first(call)]))
         out = _out(call)
         # A kernel that takes no buffer makes its result in new memory, and is copied at the end.
         copied += [] if out else [name for name in call.writes if name.startswith("y")]
@@ -149,10 +160,8 @@ def _whole(calls: Sequence[FusedCall], types: Mapping[str, ArrayType]) -> Callab
         gone = [name for name in dict.fromkeys(call.reads) if name.startswith("t") and last[name] == number]
         lines += [f"    del {', '.join(gone)}"] if gone else []
     lines += [f"    {name} = deliver(np, {name}, out{name[1:]})" for name in copied]
-    lines.append(f"    return {', '.join(f'y{i}' if f'y{i}' in known else 'None' for i in range(RESULTS))}")
-    exec(_code("\n".join(lines)), namespace)
-    run: Callable[..., Any] = namespace["run"]
-    return run
+    lines.append(f"    return {', '.join(f'y{i}' if f'y{i}' in made else 'None' for i in range(RESULTS))}")
+    return _code("\n".join(lines))
 
 
 @lru_cache(maxsize=256)

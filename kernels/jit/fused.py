@@ -60,15 +60,16 @@ def fused_elementwise(xp, xs, *, steps):
 
 def _group(xs: Sequence[Any], steps: Sequence[str], least: int) -> Callable[..., Any] | None:
     """A function for a group, if it has `least` elements, counted once for each operator; else None."""
-    calls, types = parse_calls(tuple(steps)), {f"x{i}": ArrayType(x.shape, x.dtype) for i, x in enumerate(xs)}
-    shape, count = types[calls[0].reads[0]].shape, len(_segments(calls))
+    steps = tuple(steps)
+    calls, types = parse_calls(steps), {f"x{i}": ArrayType(x.shape, x.dtype) for i, x in enumerate(xs)}
+    shape, count = types[calls[0].reads[0]].shape, _number_of_segments(steps)
     # A matrix with long rows keeps its shape, which saves a reshape of each array.
     layout = Layout(calls, types, joins=len(shape) != 2 or shape[-1] < _SHORT_ROW or count > 1)
     kind = numba_name(layout.dtype)
     is_worth_it = prod(shape) * len(calls) >= least and 0 not in shape
     if kind is None or len(layout.flat) > _MOST_DIMENSIONS or not is_worth_it:
         return None
-    nest = _Nest(layout)
+    nest = _Nest(layout, steps)
     loop = compiled(_FUNCTIONS[kind].import_line + nest.source, "fused", nest.signature(kind))
     length, row = layout.flat[0], prod(layout.flat[1:])
     least = least_of(layout.dtype.itemsize * _effort(nest.source))
@@ -116,6 +117,10 @@ for _type in (
     specialize(_type, jit=True)(_offer_one(_type))
 
 
+_SOURCES: dict[Any, str] = {}
+"""Sources of loops, by the calls and by the dimensions of their operands."""
+
+
 class _Nest:
     """A nest of loops over the dimensions of a layout.
 
@@ -126,7 +131,7 @@ class _Nest:
     results : list of str
     """
 
-    def __init__(self, layout: Layout) -> None:
+    def __init__(self, layout: Layout, steps: tuple[str, ...]) -> None:
         self.layout = layout
         self.results = [f"y{i}" for i in range(RESULTS) if any(f"y{i}" in call.writes for call in layout.calls)]
         # The dimensions along which an operand is not broadcast.
@@ -137,7 +142,12 @@ class _Nest:
         self._shapes = [
             tuple(layout.flat[i] for i in own) or (1,) for own in self.own.values()
         ]  # fmt: skip
-        self.source = "\n".join(self._lines()) + "\n"
+        # The lines name dimensions, not sizes; the names of the operands tell those of the calls.
+        key = steps, *[(view, *own) for view, own in self.own.items()], len(layout.flat)
+        source = _SOURCES.get(key)
+        if source is None:
+            source = _SOURCES[key] = "\n".join(self._lines()) + "\n"
+        self.source = source
 
     def _lines(self) -> list[str]:
         segments = _segments(self.layout.calls)
@@ -251,6 +261,11 @@ def _statements(calls: Sequence[FusedCall], values: dict[str, str]) -> list[str]
                 lines.append(f"{name} = {formula}")
         values.update({name: name for name in call.writes})
     return lines
+
+
+@lru_cache(1024)
+def _number_of_segments(steps: tuple[str, ...]) -> int:
+    return len(_segments(parse_calls(steps)))
 
 
 def _segments(calls: Sequence[FusedCall]) -> list[list[FusedCall]]:

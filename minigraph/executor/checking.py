@@ -24,9 +24,9 @@ from minigraph.kernels.sparse_rows import SparseRows
 from minigraph.lowering.buffer_pool import Blocks
 from minigraph.lowering.codegen import Compiled
 from minigraph.lowering.flat_buffers import FlatView
-from minigraph.lowering.instructions import Function, Instruction, Instructions
+from minigraph.lowering.instructions import Function, Instruction
 from minigraph.lowering.memory_plan import BufferPlan
-from minigraph.lowering.steps import Step, Steps, Value
+from minigraph.lowering.steps import Resized, Step, Steps, Value
 from minigraph.runtime.place import Place
 from minigraph.support.interrupts import Saved
 from minigraph.types import product
@@ -157,7 +157,7 @@ class Checked(Compiled):
         timed: bool,
         jit: bool,
         blocks: Blocks,
-        like: Instructions | None = None,
+        like: tuple[Compiled, Resized] | None = None,
     ) -> None:
         super().__init__(steps, buffers, place, timed, jit, blocks)
         self.steps, self.buffers, self.place = steps, buffers, place

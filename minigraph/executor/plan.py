@@ -19,7 +19,7 @@ from minigraph.lowering.memory_plan import BufferPlan, plan_buffers
 from minigraph.lowering.output_buffers import plan_outputs
 from minigraph.lowering.prune import prune
 from minigraph.lowering.rewritten import Rewritten, rewrite
-from minigraph.lowering.steps import Step, Steps, concretize, to_steps
+from minigraph.lowering.steps import Resized, Step, Steps, concretize, to_steps
 from minigraph.passes import LOWERING, FuseGlobalNorm, events
 from minigraph.passes.base import Pass, Pipeline
 from minigraph.passes.rules.rule import is_own
@@ -139,16 +139,20 @@ def lower(
     else:
         source = _source(program, feed_types, fetch_names, passes, like)
     # Checks, and what looks at plans for a GPU, read the types of the operators themselves.
-    steps = None if like is None or check or place.kind != "cpu" else _resized(like, source, feed_types)
-    if steps is None:
-        like, source = None, replace(source, own=source.program)
+    resized = None if like is None or check or place.kind != "cpu" else _resized(like, source, feed_types)
+    before = earlier = None
+    if like is None or resized is None:
+        source = replace(source, own=source.program)
         steps = to_steps(source.program, list(feed_types), [*fetch_names, *chain(*levels)], place.kind)
-    flat = form_flat_buffers(steps) if like is None else flat_buffers_like(like.buffers.flat, like.steps, steps)
-    buffers = plan_buffers(steps, flat, plan_outputs(steps, flat, place, jit))
+        flat = form_flat_buffers(steps)
+    else:
+        steps, flat = resized.steps, flat_buffers_like(like.buffers.flat, resized)
+        if flat is like.buffers.flat:
+            before, earlier = (like.buffers, resized), (like.compiled, resized)
+    buffers = plan_buffers(steps, flat, plan_outputs(steps, flat, place, jit), before)
     kind = Compiled
     if check:
         from minigraph.executor.checking import Checked as kind  # what few runs need is not imported by all
-    earlier = None if like is None else like.compiled.instructions
     compiled = generate(steps, buffers, place, profiler.is_active(place), jit, blocks, kind, earlier)
     written_over = tuple(name for name in steps.new_state if name not in steps.replaced_state)
     binding = Binding(steps, flat, compiled.state, buffers.outputs.to_scope, place)
@@ -174,7 +178,7 @@ def _source(
     return Source(None, (), _rewritten_for(program, feed_types, fetch_names, passes, fuse_norms)[0])
 
 
-def _resized(like: Plan, source: Source, feed_types: Mapping[str, TensorType]) -> Steps | None:
+def _resized(like: Plan, source: Source, feed_types: Mapping[str, TensorType]) -> Resized | None:
     """The steps of `like` for the types of `source`; None if they have to be made anew."""
     rewritten = like.source.rewritten
     if source.own is not None or rewritten is None or not rewritten.is_flat:

@@ -35,7 +35,8 @@ from minigraph.lowering.instructions import (
 )
 from minigraph.lowering.memory_plan import BufferPlan, Layout, plan_buffers
 from minigraph.lowering.native_segments import Segment, form_segments
-from minigraph.lowering.steps import Step, Steps
+from minigraph.lowering.output_buffers import OutputPlan
+from minigraph.lowering.steps import Resized, Step, Steps
 from minigraph.runtime.place import Place
 from minigraph.support.gc_pause import without_collector
 from minigraph.support.interrupts import Saved, hold, is_interrupt
@@ -79,15 +80,22 @@ class Compiled:
         timed: bool,
         jit: bool,
         blocks: Blocks,
-        like: Instructions | None = None,
+        like: tuple[Compiled, Resized] | None = None,
     ) -> None:
         self.bodies: list[tuple[Step, Compiled]] = []
-        self.instructions = assemble(steps, buffers, place, jit, self._calling(place, jit, blocks), like)
+        earlier: tuple[Instructions, OutputPlan, Resized] | None = None
+        if like is not None:
+            before, resized = like
+            earlier = before.instructions, before._buffer_plan.outputs, resized
+            self.bodies += before.bodies  # whose sizes are the same
+        self.instructions: Instructions = assemble(
+            steps, buffers, place, jit, self._calling(place, jit, blocks), earlier
+        )
         self.state = self.instructions.state_values
         self.replaces = list(steps.replaced_state)
         self.ticks: list[int] | None = [] if timed else None
         self._place = place
-        self._buffer_plan = buffers
+        self._buffer_plan: BufferPlan = buffers
         self._runs = 0
         self._faults: int | None = None
         """New pages of a run without room on the stack, if there is room now."""
@@ -205,12 +213,12 @@ def generate(
     jit: bool = False,
     blocks: Blocks | None = None,
     kind: type[Compiled] = Compiled,
-    like: Instructions | None = None,
+    like: tuple[Compiled, Resized] | None = None,
 ) -> Compiled:
     """Compile `steps` for `place`, with values in the places of `buffers` and values of sub-blocks in some of `blocks`.
 
     If `timed`, a run notes when each step ends. With `jit`, steps call loops that numba compiles, if there are any.
-    `like` are instructions for the same steps with other sizes.
+    `like` was compiled from the steps that these are resized from, with the same flat buffers.
     """
     return kind(steps, buffers, place, timed, jit, blocks or Blocks(place), like)
 
@@ -265,7 +273,7 @@ class _Writer:
         # An underscore in front keeps clear of kernels, keywords and builtins.
         locals_ = [self._unused("_" + re.sub(r"\W", "_", value.name)) for value in instructions.values]
         fixed = {NOTHING: "None", XP: "xp", RNG: "rng", DROPPED: "_"}
-        self._names = [*(fixed[i] for i in range(len(fixed))), *self._buffers, *locals_]
+        self._names = [*(fixed[i] for i in range(len(fixed))), *locals_, *reversed(self._buffers)]
         """Names in the source, by register."""
         self._functions: dict[int, str] = {}
         self._constants: dict[int, list[str]] = {}

@@ -16,7 +16,7 @@ from functools import cached_property
 from itertools import groupby
 
 from minigraph.kernels.norm import kind_if_short
-from minigraph.lowering.steps import Step, Steps, Storage, Value
+from minigraph.lowering.steps import Resized, Step, Steps, Storage, Value
 from minigraph.ops.merged_updates import own_slots
 from minigraph.types import TensorType, product
 
@@ -94,9 +94,12 @@ def form_flat_buffers(steps: Steps) -> FlatBuffers:
     return builder.result()
 
 
-def flat_buffers_like(flat: FlatBuffers, before: Steps, steps: Steps) -> FlatBuffers:
-    """The flat buffers for steps that differ from those before in sizes: the same, if none that joins values does."""
-    return flat if _joining(before) == _joining(steps) else form_flat_buffers(steps)
+def flat_buffers_like(flat: FlatBuffers, resized: Resized) -> FlatBuffers:
+    """The flat buffers for resized steps: the same ones, unless a step that joins values has other sizes."""
+    pairs = zip(_joining(resized.before), _joining(resized.steps), strict=True)
+    # Whether a concat or split is free does not depend on sizes.
+    is_same = all(old is new or (not old.kernel.joins and old not in flat.free) for old, new in pairs)
+    return flat if is_same else form_flat_buffers(resized.steps)
 
 
 def _joining(steps: Steps) -> Sequence[Step]:

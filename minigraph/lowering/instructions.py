@@ -7,10 +7,10 @@ Python source, which runs faster but takes longer to compile.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import repeat
 from types import FrameType
 from typing import Any, NamedTuple, TypeAlias
 
@@ -21,13 +21,17 @@ from minigraph.kernels.numbers import are_numbers, on_numbers
 from minigraph.lowering.costs import size_in_bytes
 from minigraph.lowering.flat_buffers import FlatView
 from minigraph.lowering.memory_plan import BufferPlan
-from minigraph.lowering.steps import Step, Steps, Value, types_of_inputs
+from minigraph.lowering.output_buffers import OutputPlan
+from minigraph.lowering.steps import Resized, Step, Steps, Value, types_of_inputs
 from minigraph.runtime.kernel_call import keywords_of
 from minigraph.runtime.place import Place
 from minigraph.support.interrupts import Saved, hold
 
-NOTHING, XP, RNG, DROPPED, FIRST_BUFFER = range(5)
-"""Registers of None, the array module, the random generator and unwanted results; the registers of buffers follow."""
+NOTHING, XP, RNG, DROPPED, FIRST_VALUE = range(5)
+"""Registers of None, the array module, the random generator and unwanted results; the registers of values follow.
+
+Those of buffers are negative, from -1 down, so that the number of buffers, which depends on sizes, moves no other.
+"""
 
 OWN = "own"
 """Kind of functions that make arrays for the caller."""
@@ -82,14 +86,17 @@ class Instructions:
     buffers : int
         Number of buffers that a run is given, spare arrays of the scope after the places of the layout.
     values : list of Value or FlatView
-        Values of the registers that follow those of the buffers.
+        Values of the registers from `FIRST_VALUE` on.
     feeds, state, fetches, new_state : list of int
         Registers of what a run is given and of what it returns.
     short_state : list of int
         Registers of the state that is written over, if it is so short that a copy takes less time than to let signals
         wait; else none.
-    memory : list
-        All that operands depend on but the values: where steps write, and which arguments functions take.
+    given : mapping
+        Numbers of the buffers that values lie in, or are written to.
+    alike : list of (_Key, list of int)
+        Numbers of rows that call one function at every size, with what the function depends on; empty until a plan for
+        other sizes is made.
     """
 
     steps: Steps
@@ -101,7 +108,8 @@ class Instructions:
     fetches: Sequence[int]
     new_state: Sequence[int]
     short_state: Sequence[int]
-    memory: Sequence[Any]
+    given: Mapping[Value | FlatView, int]
+    alike: list[tuple[_Key, list[int]]] = field(default_factory=list)
 
     @cached_property
     def first_in_place(self) -> Instruction | None:
@@ -111,7 +119,7 @@ class Instructions:
     @property
     def state_values(self) -> list[Value | FlatView]:
         """Values in the registers of the state."""
-        return [self.values[register - FIRST_BUFFER - self.buffers] for register in self.state]
+        return [self.values[register - FIRST_VALUE] for register in self.state]
 
     def run(
         self,
@@ -128,7 +136,7 @@ class Instructions:
         Before state is written over, it goes to `saved`, or signals wait until the caller's `release`. In `ticks`, if
         given, nanoseconds are noted: when the run began, and when each row ended.
         """
-        registers: list[Any] = [None, place.xp, rng, None, *buffers, *[None] * len(self.values)]
+        registers: list[Any] = [None, place.xp, rng, None, *[None] * len(self.values), *reversed(list(buffers))]
         for registered, given in ((self.feeds, feeds), (self.state, state)):
             for register, value in zip(registered, given, strict=True):
                 registers[register] = value
@@ -195,14 +203,15 @@ def assemble(
     place: Place,
     jit: bool,
     run_body: Callable[[Step], Callable[..., Any]],
-    like: Instructions | None = None,
+    like: tuple[Instructions, OutputPlan, Resized] | None = None,
 ) -> Instructions:
     """Make the instructions for `steps`, with values in the places that `buffers` gives them.
 
     `run_body` makes the function for a step of control flow. With `jit`, steps call loops that numba compiles, if there
-    are any for them. `like` are instructions for the same steps with other sizes.
+    are any for them. `like` are instructions for the steps that these are resized from, with the same flat buffers.
     """
-    return _Assembler(steps, buffers, place, jit, run_body).assemble(like)
+    assembler = _Assembler(steps, buffers, place, jit, run_body)
+    return assembler.assemble() if like is None else assembler.assemble_like(*like)
 
 
 class _Assembler:
@@ -222,7 +231,6 @@ class _Assembler:
         self._given.update((value, places + i) for i, value in enumerate(spares))
         """Numbers of the buffers of values."""
         self._buffers = places + len(spares)
-        self._first = FIRST_BUFFER + self._buffers
         self._written_over = {v for step in steps.steps if step.in_place for v in step.writes}
         """New values that share memory, and so a register, with old ones."""
         self._taken_over = {steps.storage.shared[value] for value in self._written_over}
@@ -233,55 +241,70 @@ class _Assembler:
         self._offers_to: dict[tuple[str, bool, bool], Sequence[tuple[str, Callable[..., Any]]]] = {}
         """Results of `_offers`, by type of operator, whether state is written over, and whether there are rows."""
 
-    def assemble(self, like: Instructions | None) -> Instructions:
+    def assemble(self) -> Instructions:
         steps = self.steps
-        known = repeat(None) if like is None else like.rows
-        functions = [
-            None if step in self.flat.free else self._function(step, row)
-            for step, row in zip(steps.steps, known, strict=False)
-        ]
-        memory = self._memory(functions)
-        if like is not None and memory == like.memory:
-            return self._with_operands_of(like, functions)
-        rows = list(map(self._row, steps.steps, functions))
+        rows = [self._row(step, None if step in self.flat.free else self._function(step)) for step in steps.steps]
         fetches = self._operands(steps.fetches)
         new_state = self._operands(steps.replaced_state.values())
         feeds = self._operands(steps.feeds)
         # Registers are given on demand: `values` has the state that a step reads or a fetch asks for, and no other.
         state = [
-            self._first + i
+            FIRST_VALUE + i
             for i, value in enumerate(self.values)
             if isinstance(value, FlatView) or value.origin == "state"
         ]
         short_state = self._short_state(rows)
         return Instructions(
-            steps, rows, self._buffers, self.values, feeds, state, fetches, new_state, short_state, memory
+            steps, rows, self._buffers, self.values, feeds, state, fetches, new_state, short_state, self._given
         )
 
-    def _memory(self, functions: Sequence[Function | None]) -> list[Any]:
-        """See `Instructions`."""
-        steps, given = self.steps.steps, self._given.get
-        over = [number for number, step in enumerate(steps) if step in self.outputs.over_input]
-        takes_xp = [function is None or function.takes_xp for function in functions]
-        places = [given(value) for step in steps for value in step.writes]
-        return [self.flat, self._buffers, over, takes_xp, places, [given(view) for view in self.flat.views]]
+    def assemble_like(self, like: Instructions, outputs: OutputPlan, resized: Resized) -> Instructions:
+        """Instructions that differ from `like` in functions and buffers only."""
+        twin_of = resized.twin_of
+        self.values = list(map(twin_of, like.values))
+        self._registers.update({value: FIRST_VALUE + i for i, value in enumerate(self.values)})
+        before = {twin_of(value): number for value, number in like.given.items()}
+        moved = {value for value, _ in before.items() ^ self._given.items()}
+        rows = list[Instruction]()
+        for step, function, row in zip(self.steps.steps, self._functions_like(like, resized), like.rows, strict=True):
+            takes_xp = row.function is not None and row.function.takes_xp
+            is_over_input = step in self.outputs.over_input or row.step in outputs.over_input
+            arguments, keywords = row.arguments, row.keywords
+            if function is not None and (
+                is_over_input or function.takes_xp is not takes_xp or not moved.isdisjoint(step.writes)
+            ):
+                arguments, keywords = self._arguments(step, function), self._keywords(step, function)
+            rows.append(Instruction(step, row.copies, function, arguments, keywords, row.target, row.released))
+        return replace(
+            like, steps=self.steps, rows=rows, buffers=self._buffers, values=self.values,
+            short_state=self._short_state(rows), given=self._given,
+        )  # fmt: skip
 
-    def _with_operands_of(self, like: Instructions, functions: Sequence[Function | None]) -> Instructions:
-        """Instructions that differ from others in functions and sizes only."""
-        twins = dict(zip(like.steps.values(), self.steps.values(), strict=True))
-        self.values = [value if isinstance(value, FlatView) else twins[value] for value in like.values]
-        rows = [
-            Instruction(step, row.copies, function, row.arguments, row.keywords, row.target, row.released)
-            for step, function, row in zip(self.steps.steps, functions, like.rows, strict=True)
-        ]
-        return replace(like, steps=self.steps, rows=rows, values=self.values, short_state=self._short_state(rows))
+    def _functions_like(self, like: Instructions, resized: Resized) -> list[Function | None]:
+        """The function of each step, found once for all that are alike."""
+        if not like.alike:
+            like.alike[:] = [(self._key(like.rows[each[0]].step), each) for each in _alike(like.rows, resized)]
+        steps, functions = self.steps.steps, [row.function for row in like.rows]
+        for key, numbers in like.alike:
+            step, known = steps[numbers[0]], functions[numbers[0]]
+            if step is like.rows[numbers[0]].step:  # steps whose types become equal to these get the function, too
+                assert known is not None
+                self._functions[key] = known
+            else:
+                found = self._function(step, key)
+                for number in numbers:
+                    functions[number] = found
+        for number, step in enumerate(steps if self.outputs.functions else ()):
+            if step in self.outputs.functions:
+                functions[number] = self._function(step)
+        return functions
 
     def _short_state(self, rows: Sequence[Instruction]) -> list[int]:
         if self.place.kind != "cpu":
             return []
         outs = [row.keywords["out"] for row in rows if row.step.in_place and row.keywords is not None]
         found = sorted({i for operand in outs for i in _flat(operand) if i != NOTHING})
-        size = sum(size_in_bytes(self.values[i - self._first]) for i in found)
+        size = sum(size_in_bytes(self.values[i - FIRST_VALUE]) for i in found)
         return found if len(found) <= _MOST_COPIES and size <= _MOST_COPIED else []
 
     def _row(self, step: Step, function: Function | None) -> Instruction:
@@ -291,33 +314,35 @@ class _Assembler:
             row.copies = [(self._buffer(value), self._operand(value)) for value in copied]
         if function is not None:
             row.function = function
-            views = self.flat.inputs.get(step)
-            entries = [views.get(i, entry) for i, entry in enumerate(step.inputs)] if views else step.inputs
-            row.arguments = arguments = [
-                self._operand(entry) if entry is None or isinstance(entry, Value) else self._operands(entry)
-                for entry in entries
-            ]
-            keywords: dict[str, Operand] = {}
-            if function.takes_xp:
-                arguments.insert(0, XP)
-                if step.kernel.takes_rng:
-                    keywords["rng"] = RNG
-            is_given = not self._given.keys().isdisjoint(step.writes)
-            is_over = step in self.flat.over
-            if is_over:
-                keywords["over"] = self._operand(self.flat.inputs[step][0][0])
-            elif step.in_place or step in self.outputs.over_input or is_given:
-                out = self._out(step)
-                if out is not None:
-                    keywords["out"] = out
-            row.keywords = keywords or None
-            if not (step.in_place or is_over):
+            row.arguments, row.keywords = self._arguments(step, function), self._keywords(step, function)
+            if not (step.in_place or step in self.flat.over):
                 row.target = self._target(step)
         if released:
             # Buffers keep their registers, and what is written over does, because the new value has it.
             registers = [self._registers.get(value, NOTHING) for value in released if value not in self._taken_over]
-            row.released = [register for register in registers if register >= self._first]
+            row.released = [register for register in registers if register >= FIRST_VALUE]
         return row
+
+    def _arguments(self, step: Step, function: Function) -> list[Operand]:
+        views = self.flat.inputs.get(step)
+        entries = [views.get(i, entry) for i, entry in enumerate(step.inputs)] if views else step.inputs
+        arguments: list[Operand] = [
+            self._operand(entry) if entry is None or isinstance(entry, Value) else self._operands(entry)
+            for entry in entries
+        ]
+        return [XP, *arguments] if function.takes_xp else arguments
+
+    def _keywords(self, step: Step, function: Function) -> dict[str, Operand] | None:
+        keywords: dict[str, Operand] = {}
+        if function.takes_xp and step.kernel.takes_rng:
+            keywords["rng"] = RNG
+        if step in self.flat.over:
+            keywords["over"] = self._operand(self.flat.inputs[step][0][0])
+        elif step.in_place or step in self.outputs.over_input or not self._given.keys().isdisjoint(step.writes):
+            out = self._out(step)
+            if out is not None:
+                keywords["out"] = out
+        return keywords or None
 
     # Registers
 
@@ -339,10 +364,10 @@ class _Assembler:
         if (isinstance(value, FlatView) or value in self._in_buffers) and value in self.layout.place_of:
             return self._buffer(value)
         self.values.append(value)
-        return self._first + len(self.values) - 1
+        return FIRST_VALUE + len(self.values) - 1
 
     def _buffer(self, value: Value | FlatView) -> int:
-        return FIRST_BUFFER + self.layout.place_of[value]
+        return -1 - self.layout.place_of[value]
 
     def _out(self, step: Step) -> Operand | None:
         """The arrays that the function writes to; None if it allocates them."""
@@ -365,7 +390,7 @@ class _Assembler:
     def _place(self, value: Value | None) -> int:
         """The register of the buffer that a function is to write `value` to."""
         buffer = None if value is None or value in self.flat.copied else self._given.get(value)
-        return NOTHING if buffer is None else FIRST_BUFFER + buffer
+        return NOTHING if buffer is None else -1 - buffer
 
     def _written_to(self, step: Step, slot: int) -> Operand:
         """The state that an output takes over: an array, a list of them, or one vector in a list."""
@@ -390,37 +415,39 @@ class _Assembler:
 
     # Functions
 
-    def _function(self, step: Step, like: Instruction | None) -> Function:
-        """Choose the kernel, or a faster function for these shapes; like steps share it."""
+    def _function(self, step: Step, like: _Key | None = None) -> Function:
+        """Choose the kernel, or a faster function for these shapes; like steps share it.
+
+        `like` is the key of the same step with other sizes.
+        """
         if step.call is not None:  # `while` is a keyword, so the name has a prefix
             return Function(self.run_body(step), f"run_{step.op.type}", True, {})
         own = self.outputs.functions.get(step)
         if own is not None:
             return Function(own, f"own_{step.op.type}", False, {}, OWN)
-        op, kernel = step.op, step.kernel
-        known = None if like is None or like.function is None or like.function.kind == OWN else like.function
-        if known is not None and like is not None and like.step is step:
-            return known
-        is_on_numbers = are_numbers([v.tensor_type.shape for v in (*step.reads, *step.writes)])
-        types = self._types(step)
-        key: Any
-        if known is None:
-            # As text, because 1 == 1.0 == True and 0.0 == -0.0.
-            key = op.type, id(kernel), repr(op.attrs) if op.attrs else "", is_on_numbers, step.in_place, types
-        elif types is None and not is_on_numbers and known.call is kernel.function:
-            return known
-        else:
-            key = id(known), is_on_numbers, types
+        key = self._key(step, like)
         found = self._functions.get(key)
         if found is None:
+            op, kernel = step.op, step.kernel
             keywords = keywords_of(op, kernel)
-            if is_on_numbers:
+            if key.is_on_numbers:
                 found = Function(on_numbers(kernel.function), op.type, True, keywords)
             else:
                 found = self._specialized(step, keywords) or Function(kernel.function, op.type, True, keywords)
             if keywords.keys() <= {*op.definition.attrs, "wanted"}:  # other keywords belong to this operator alone
                 self._functions[key] = found
         return found
+
+    def _key(self, step: Step, like: _Key | None = None) -> _Key:
+        """Equal for steps that call the same function."""
+        is_on_numbers = are_numbers([value.tensor_type.shape for value in (*step.reads, *step.writes)])
+        if like is not None:
+            types = None if like.types is None else self._types(step)
+            return _Key(is_on_numbers, like.op_type, like.kernel, like.attrs, like.in_place, types)
+        op, kernel = step.op, step.kernel
+        # As text, because 1 == 1.0 == True and 0.0 == -0.0.
+        attrs = repr(op.attrs) if op.attrs else ""
+        return _Key(is_on_numbers, op.type, id(kernel), attrs, step.in_place, self._types(step))
 
     def _types(self, step: Step) -> Any:
         """The types of all that `step` reads and writes, if what is called for it may depend on them; else None."""
@@ -460,3 +487,35 @@ class _Assembler:
 
 def _types(entry: Sequence[Value | None] | None) -> Any:
     return None if entry is None else tuple([None if value is None else value.tensor_type for value in entry])
+
+
+class _Key(NamedTuple):
+    """Everything that the function of a step depends on."""
+
+    is_on_numbers: bool
+    op_type: str
+    kernel: int
+    attrs: str
+    in_place: bool
+    types: Any
+
+
+def _alike(rows: Sequence[Instruction], resized: Resized) -> list[list[int]]:
+    """Numbers of rows that call one function at every size, in groups; first one row for each function that stays."""
+    kept: dict[int, list[int]] = {}
+    found: defaultdict[Any, list[int]] = defaultdict(list)
+    twins = resized.twins
+    for number, (row, step) in enumerate(zip(rows, resized.steps.steps, strict=True)):
+        function, before = row.function, row.step
+        if function is None or before.call is not None:
+            continue
+        if step is before:
+            if function.kind != OWN:
+                kept.setdefault(id(function), [number])
+            continue
+        values = (*before.reads, *before.writes)
+        is_on_numbers = are_numbers([value.tensor_type.shape for value in values if value not in twins])
+        # Types that do not change are equal where functions are, and types that are one object at every size.
+        changing = [value in twins and id(value.tensor_type) for value in values]
+        found[(id(function), is_on_numbers, *changing)].append(number)
+    return [*kept.values(), *found.values()]

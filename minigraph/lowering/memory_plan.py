@@ -12,13 +12,13 @@ import bisect
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
 from minigraph.lowering.costs import size_in_bytes
 from minigraph.lowering.flat_buffers import NO_FLAT_BUFFERS, FlatBuffers, FlatView, can_be_placed, is_state
 from minigraph.lowering.liveness import Liveness
 from minigraph.lowering.output_buffers import NO_OUTPUTS, OutputPlan
-from minigraph.lowering.steps import Step, Steps, Storage, Value
+from minigraph.lowering.steps import Resized, Step, Steps, Storage, Value
 from minigraph.support.alignment import room_for
 from minigraph.types import product
 
@@ -29,6 +29,10 @@ A C library may ask the system for as much in each run, and the system clears it
 """
 
 
+Place: TypeAlias = "tuple[int, Any, tuple[int, ...]]"
+"""Offset, dtype and shape."""
+
+
 @dataclass(frozen=True, eq=False)
 class Layout:
     """Places of a plan's values in a block.
@@ -37,13 +41,13 @@ class Layout:
     ----------
     size : int
         Bytes of the block.
-    places : list of (offset, dtype, shape)
+    places : list of Place
     place_of : mapping
         Value or flat view to the number of its place.
     """
 
     size: int = 0
-    places: Sequence[tuple[int, Any, tuple[int, ...]]] = ()
+    places: Sequence[Place] = ()
     place_of: Mapping[Value | FlatView, int] = field(default_factory=dict)
 
     def arrays(self, block: Any) -> list[Any]:
@@ -66,34 +70,48 @@ class BufferPlan:
     layout: Layout
 
 
-def plan_buffers(steps: Steps, flat: FlatBuffers = NO_FLAT_BUFFERS, outputs: OutputPlan = NO_OUTPUTS) -> BufferPlan:
-    """Find the last uses of values and memory, and place the values that kernels can write to a given place."""
+def plan_buffers(
+    steps: Steps,
+    flat: FlatBuffers = NO_FLAT_BUFFERS,
+    outputs: OutputPlan = NO_OUTPUTS,
+    like: tuple[BufferPlan, Resized] | None = None,
+) -> BufferPlan:
+    """Find the last uses of values and memory, and place the values that kernels can write to a given place.
+
+    `like` is the plan for the steps that these are resized from, with the same flat buffers.
+    """
     storage = steps.storage.without({*flat.apart, *outputs.apart})
     liveness = Liveness(steps, storage)
+    if like is not None:
+        before, resized = like
+        if outputs.apart == set(map(resized.twin_of, before.outputs.apart)):
+            liveness = before.liveness.resized(resized, storage)
     return BufferPlan(flat, outputs, storage, liveness, _layout(steps, flat, liveness))
 
 
 def _layout(steps: Steps, flat: FlatBuffers, liveness: Liveness) -> Layout:
     # One value stands for each type: a program has far fewer types than values.
+    types = [[id(value.tensor_type) for value in step.writes] for step in steps.steps]
     of_type = {id(value.tensor_type): value for step in steps.steps for value in step.writes}
     large = {key for key, value in of_type.items() if size_in_bytes(value) >= LEAST_BYTES}
     if not flat.buffers and not large:
         return Layout()
-    placer = _Placer(steps, flat, liveness.storage, large)
-    for step in steps.steps:
-        placer.place(step)
+    placer, leaving = _Placer(steps, flat, liveness.storage, large), liveness.leaving.get
+    for step, written in zip(steps.steps, types, strict=True):
+        placer.place(step, has_large=not large.isdisjoint(written))
         # Given back only now: no kernel writes over what it reads.
-        placer.release(liveness.leaving.get(step, ()))
-    return Layout(placer.size, placer.places, placer.place_of)
+        placer.release(leaving(step, ()))
+    return placer.layout()
 
 
 class _Placer:
     """Places the values of one step after the other."""
 
     def __init__(self, steps: Steps, flat: FlatBuffers, storage: Storage, large: set[int]) -> None:
-        self.size = 0
-        self.places: list[tuple[int, Any, tuple[int, ...]]] = []
-        self.place_of: dict[Value | FlatView, int] = {}
+        self._size = 0
+        self._places: dict[Value | FlatView, Place] = {}
+        self._flat_places: dict[Value | FlatView, Place] = {}
+        """Places of the values in flat buffers, and of vectors over them."""
         self._free = _FreeList()
         self._flat, self._storage, root = flat, storage, storage.root
         self._large = large
@@ -122,24 +140,33 @@ class _Placer:
             for each in roots:
                 self._buffers_at[each].append(first)
 
-    def place(self, step: Step) -> None:
-        for value in (*step.writes, *self._flat.copies.get(step, ())):
-            values = self._buffer_of.get(value)
-            if values is not None and values[0] not in self._taken:
-                self._place_buffer(values)
-        if self._large.isdisjoint([id(value.tensor_type) for value in step.writes]):
+    def layout(self) -> Layout:
+        """All places. Those in flat buffers come first, so that their numbers are the same at all sizes."""
+        found = self._flat_places | self._places
+        return Layout(self._size, list(found.values()), {value: number for number, value in enumerate(found)})
+
+    def place(self, step: Step, has_large: bool) -> None:
+        copied = self._flat.copies.get(step)
+        if copied or not self._buffer_of.keys().isdisjoint(step.writes):
+            for value in (*step.writes, *(copied or ())):
+                values = self._buffer_of.get(value)
+                if values is not None and values[0] not in self._taken:
+                    self._place_buffer(values)
+        if not has_large:
             return
-        rest = [value for value in step.writes if value not in self.place_of]
+        rest = [value for value in step.writes if value not in self._flat_places]
         if self._large.isdisjoint([id(value.tensor_type) for value in rest]):
             return
         # All results or none: a kernel that is given memory is given it for all that it computes.
         can = {value for value in can_be_placed(step, self._storage) if value not in self._kept}
         if can.issuperset(rest):
             for value in rest:
-                self._set(value, self._take(value, size_in_bytes(value)))
+                self._places[value] = _place(self._take(value, size_in_bytes(value)), value)
 
     def release(self, gone: Sequence[Value]) -> None:
         """Give back the places of the roots that nothing reads later."""
+        if self._taken.keys().isdisjoint(gone) and self._buffers_at.keys().isdisjoint(gone):
+            return
         for root in gone:
             for first in self._buffers_at.pop(root, ()):
                 roots = self._roots[first]
@@ -156,9 +183,9 @@ class _Placer:
         """Side by side, without gaps."""
         offset = self._take(values[0], sum(map(size_in_bytes, values)))
         for value in values:
-            self._set(value, offset)
+            self._flat_places[value] = _place(offset, value)
             for whole in self._over[value]:
-                self._set(whole, offset)
+                self._flat_places[whole] = _place(offset, whole)
             offset += size_in_bytes(value)
 
     def _take(self, owner: Value, size: int) -> int:
@@ -166,13 +193,13 @@ class _Placer:
         size = room_for(size)
         offset = self._free.take(size)
         if offset is None:
-            offset, self.size = self.size, self.size + size
+            offset, self._size = self._size, self._size + size
         self._taken[owner] = offset, size
         return offset
 
-    def _set(self, value: Value | FlatView, offset: int) -> None:
-        self.place_of[value] = len(self.places)
-        self.places.append((offset, value.tensor_type.dtype.numpy, value.tensor_type.shape))
+
+def _place(offset: int, value: Value | FlatView) -> Place:
+    return offset, value.tensor_type.dtype.numpy, value.tensor_type.shape
 
 
 class _FreeList:

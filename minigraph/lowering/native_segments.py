@@ -17,7 +17,7 @@ from minigraph.kernels import Kernel
 from minigraph.kernels.jit.call_table import CallTable, Memory
 from minigraph.kernels.jit.recorders import LOOP, record
 from minigraph.kernels.jit.recording import STATUS, Recording, Symbol
-from minigraph.lowering.instructions import DROPPED, FIRST_BUFFER, NOTHING, XP, Instruction, Instructions, Operand
+from minigraph.lowering.instructions import DROPPED, FIRST_VALUE, NOTHING, XP, Instruction, Instructions, Operand
 from minigraph.lowering.memory_plan import BufferPlan
 from minigraph.lowering.steps import Value
 from minigraph.runtime.kernel_call import keywords_of
@@ -78,7 +78,6 @@ def form_segments(instructions: Instructions, buffers: BufferPlan) -> list[Segme
 class _Former:
     def __init__(self, instructions: Instructions, buffers: BufferPlan) -> None:
         self._rows = instructions.rows
-        self._first = FIRST_BUFFER + instructions.buffers
         self._values = instructions.values
         self._root = buffers.storage.root
         self._buffers = [ArrayKind(shape, dtype) for _, dtype, shape in buffers.layout.places]
@@ -110,9 +109,9 @@ class _Former:
 
     def type_of(self, register: int) -> ArrayKind:
         """The type of the array in a register."""
-        if register < self._first:
-            return self._buffers[register - FIRST_BUFFER]
-        found = self._values[register - self._first].tensor_type
+        if register < 0:
+            return self._buffers[-1 - register]
+        found = self._values[register - FIRST_VALUE].tensor_type
         return ArrayKind(found.shape, found.dtype.numpy, register in self._transposed)
 
     def is_read_from(self, register: int, number: int) -> bool:
@@ -134,7 +133,7 @@ class _Former:
             kernel = None if step.op.definition.has_hidden_names else step.kernel
             self._recordings[key] = _recorded(step.op.type, row.function.kind, kernel, types, attrs)
         found = self._recordings[key]
-        sources = [self._source(each) for each in _flat(row.arguments) if each > XP]
+        sources = list(map(self._source, _arguments(row)))
         if found and any(sources[i : i + 1] == sources[j : j + 1] for i, j in found[0].distinct):
             return None
         if found and not self._fits(row, found[1]):
@@ -156,7 +155,7 @@ class _Former:
 
     def _source(self, register: int) -> Any:
         """The memory that a register may share: a caller may feed one array by several names."""
-        value = self._values[register - self._first] if register >= self._first else register
+        value = self._values[register - FIRST_VALUE] if register >= FIRST_VALUE else register
         root = self._root(value) if isinstance(value, Value) else value
         return "feed" if isinstance(root, Value) and root.origin == "feed" else root
 
@@ -173,7 +172,7 @@ def _with_registers(row: Instruction, results: Sequence[Any]) -> Iterator[tuple[
 
 def _is_in_place(row: Instruction, results: Sequence[Any]) -> bool:
     """Whether each result that is an input goes to the memory of that input."""
-    arguments = [each for each in _flat(row.arguments) if each > XP]
+    arguments = _arguments(row)
     outs = _by_slot(row.keywords.get("out") if row.keywords else None, len(results))
     targets = _by_slot(row.target, len(results))
     places = [
@@ -255,7 +254,7 @@ class _Binder:
 
     def _bind(self, row: Instruction, recording: Recording, results: Sequence[Any]) -> None:
         """Append the calls of an instruction."""
-        arguments = [each for each in _flat(row.arguments) if each > XP]
+        arguments = _arguments(row)
         memories = {number: self._memory(register) for number, register in enumerate(arguments)}
         outs = _by_slot(row.keywords.get("out") if row.keywords else None, len(results))
         targets = _by_slot(row.target, len(results))
@@ -380,6 +379,11 @@ def _registers_read(row: Instruction) -> Iterator[int]:
         yield from _flat(operand)
     for pair in row.copies:
         yield from pair
+
+
+def _arguments(row: Instruction) -> list[int]:
+    """The registers of arrays among the arguments, in order."""
+    return [register for register in _flat(row.arguments) if register not in (NOTHING, XP)]
 
 
 def _flat(operand: Any) -> list[Any]:

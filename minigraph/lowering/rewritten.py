@@ -16,7 +16,7 @@ from minigraph.ir import Program, Variable
 from minigraph.lowering.prune import prune
 from minigraph.lowering.steps import concretize
 from minigraph.passes.base import Pipeline
-from minigraph.support.sizes import OpenDimensions, closed, is_closed
+from minigraph.support.sizes import OpenDimensions, OpenSize, closed, is_closed
 from minigraph.types import TensorType
 
 
@@ -33,7 +33,7 @@ class Rewritten:
     types : sequence of TensorType
         Types of the program with numbers in the place of open sizes.
     open_types : sequence of TensorType
-        The same with the open sizes.
+        The same with the open sizes, all different.
     variables : sequence of (Variable, int)
         Variables of the program that have one of these types, with its index.
     numbers : mapping
@@ -123,20 +123,40 @@ def rewrite(
     except Exception:
         return None
     dimensions.cache.clear()
-    index_of: dict[int, int] = {}
-    open_types = list[TensorType]()
-    variables = list[tuple[Variable, int]]()
-    for var in private.list_vars():
-        found = var.tensor_type
-        if found is not None and not is_closed(found.shape):
-            index = index_of.setdefault(id(found), len(open_types))
-            if index == len(open_types):
-                open_types.append(found)
-            variables.append((var, index))
+    open_types, variables = _with_open_sizes(private)
     types = _closed(open_types, list(number_of))
     for var, index in variables:
         var.tensor_type = types[index]
     return Rewritten(private, dict(feed_types), types, open_types, variables, numbers, dimensions)
+
+
+def _with_open_sizes(program: Program) -> tuple[list[TensorType], list[tuple[Variable, int]]]:
+    """The types that have open sizes, each once, and the variables that have one of them, with its index."""
+    open_types = list[TensorType]()
+    variables = list[tuple[Variable, int]]()
+    index_of: dict[Any, int] = {}
+    index_of_object: dict[int, int] = {}
+    """Index of a type by its `id`; -1 for a type without open sizes."""
+    for var in program.list_vars():
+        found = var.tensor_type
+        if found is None:
+            continue
+        index = index_of_object.get(id(found))
+        if index is None:
+            index = -1 if is_closed(found.shape) else index_of.setdefault(_key(found), len(open_types))
+            if index == len(open_types):
+                open_types.append(found)
+            index_of_object[id(found)] = index
+        if index >= 0:
+            variables.append((var, index))
+    return open_types, variables
+
+
+def _key(open_type: TensorType) -> Any:
+    """Equal for types that are equal at every size."""
+    shape: list[Any] = list(open_type.shape)
+    shape = [size.key if type(size) is OpenSize else size for size in shape]
+    return open_type.dtype, open_type.kind, *shape
 
 
 def _closed(types: Sequence[TensorType], sizes: Sequence[int]) -> Sequence[TensorType]:

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from minigraph.errors import ExecutionError, FeedError
 from minigraph.ir import Block, Operator, Program, VarKind
@@ -22,6 +22,8 @@ from minigraph.opdef import EMPTY, SUB_BLOCK, OpDef, Slot
 from minigraph.runtime.control_flow import BlockCall, call_of, forget_types, infer_again
 from minigraph.runtime.kernel_call import arguments_of, has_rows, kernel_of
 from minigraph.types import DType, TensorType
+
+_T = TypeVar("_T")
 
 _NO_TENSOR = TensorType(DType.BOOL, (0,))
 """Type of what is no tensor: the scopes that runs of a sub-block leave behind."""
@@ -77,13 +79,22 @@ class Step:
         """The same step on the twins of its values, where they have some; itself if none has."""
         if twins.keys().isdisjoint(self.reads) and twins.keys().isdisjoint(self.writes):
             return self
+        get, inputs, outputs = twins.get, self.inputs, self.outputs
+        twin = _new_step(Step)  # without `__init__`, which would look for the values anew
+        twin.op, twin.kernel, twin.in_place, twin.call, twin.body = (
+            self.op, self.kernel, self.in_place, self.call, self.body,
+        )  # fmt: skip
+        twin.inputs = [
+            get(each, each) if isinstance(each, Value) else each and [value and get(value, value) for value in each]
+            for each in inputs
+        ]
+        twin.outputs = [[value and get(value, value) for value in slot] for slot in outputs]
+        twin.reads = twin.inputs if self.reads is inputs else [get(value, value) for value in self.reads]  # type: ignore[assignment]  # is a list of values
+        twin.writes = [get(value, value) for value in self.writes]
+        return twin
 
-        def on(values: Sequence[Value | None]) -> list[Value | None]:
-            return [value and twins.get(value, value) for value in values]
 
-        inputs = [twins.get(each, each) if isinstance(each, Value) else each and on(each) for each in self.inputs]
-        outputs = list(map(on, self.outputs))
-        return Step(self.op, self.kernel, inputs, outputs, self.in_place, self.call, self.body)
+_new_step = Step.__new__
 
 
 def _values_in(entries: Sequence[Value | Sequence[Value | None] | None]) -> Sequence[Value]:
@@ -139,10 +150,11 @@ class Steps:
         """All values but those of sub-blocks, each once."""
         return chain(self.feeds, self.state, *[step.writes for step in self.steps])
 
-    def resized(self, types: Mapping[int, TensorType]) -> Steps | None:
+    def resized(self, types: Mapping[int, TensorType]) -> Resized | None:
         """The same steps for other sizes, with new types by the `id` of old ones; what keeps its type is shared.
 
-        None if a sub-block reads or writes values of these types.
+        None if a sub-block reads or writes values of these types, or if state has one of them: which steps write over
+        state depends on its sizes.
         """
         twins: dict[Value, Value] = {}
         for value in self.values():
@@ -150,23 +162,47 @@ class Steps:
             if new is not None:
                 twins[value] = Value(value.name, new, value.origin)
         get = twins.get
+        if not twins.keys().isdisjoint(self.state) or not twins.keys().isdisjoint(self.new_state.values()):
+            return None
         steps = [step.on(twins) for step in self.steps]
         if any([twin.body is not None and twin is not step for step, twin in zip(self.steps, steps, strict=True)]):
             return None
-        return Steps(
-            [get(value, value) for value in self.feeds],
-            [get(value, value) for value in self.state],
-            steps,
-            [get(value, value) for value in self.fetches],
-            {name: get(value, value) for name, value in self.new_state.items()},
-            Storage({get(value, value): get(other, other) for value, other in self.storage.shared.items()}),
-        )
+        shared = {get(value, value): get(other, other) for value, other in self.storage.shared.items()}
+        feeds, fetches = ([get(value, value) for value in values] for values in (self.feeds, self.fetches))
+        return Resized(self, Steps(feeds, self.state, steps, fetches, self.new_state, Storage(shared)), twins)
 
     @cached_property
     def replaced_state(self) -> dict[str, Value]:
         """The part of the new state that is not written over the old one."""
         written_over = {value for step in self.steps if step.in_place for value in step.writes}
         return {name: value for name, value in self.new_state.items() if value not in written_over}
+
+
+@dataclass(frozen=True, eq=False)
+class Resized:
+    """Steps for other sizes than those of earlier ones.
+
+    Attributes
+    ----------
+    before, steps : Steps
+        The same steps in the same order; those on values that keep their types are the same objects.
+    twins : mapping
+        Value of `steps` for each value of `before` whose type differs.
+    """
+
+    before: Steps
+    steps: Steps
+    twins: Mapping[Value, Value]
+
+    def twin_of(self, value: _T) -> _T:
+        """The value in the place of an earlier one, which is itself if its type is the same."""
+        return self.twins.get(value, value)  # type: ignore[call-overload]  # a flat view has no twin
+
+    def by_step(self, values: Mapping[Step, Sequence[Value]]) -> Mapping[Step, Sequence[Value]]:
+        """What a table of the earlier steps and values says of these."""
+        found, twin_of = values.get, self.twin_of
+        pairs = zip(self.before.steps, self.steps.steps, strict=True)
+        return {twin: list(map(twin_of, known)) for step, twin in pairs if (known := found(step))}
 
 
 class TypeOfArray(NamedTuple):

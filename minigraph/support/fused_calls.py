@@ -10,7 +10,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any, TypeAlias
 
 from minigraph.errors import OpError
@@ -38,16 +38,16 @@ class FusedCall:
     outputs: tuple[str | None, ...]
     attrs: Mapping[str, Any] = field(hash=False)
 
-    @property
-    def reads(self) -> list[str]:
+    @cached_property
+    def reads(self) -> Sequence[str]:
         """Every name among the inputs."""
         names: list[str] = []
         for entry in self.inputs:
             names.extend(entry if isinstance(entry, tuple) else [entry] if entry is not None else [])
         return names
 
-    @property
-    def writes(self) -> list[str]:
+    @cached_property
+    def writes(self) -> Sequence[str]:
         return [name for name in self.outputs if name is not None]
 
     def __str__(self) -> str:

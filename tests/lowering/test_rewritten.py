@@ -229,6 +229,41 @@ def test_plans_share_what_keeps_its_size():
     assert all(a.arguments is b.arguments and (a.function is b.function or a.step is not b.step) for a, b in rows)
 
 
+def test_values_get_and_lose_places_in_the_block():
+    program, _, loss = classifier()
+    plan, places = None, set()
+    for batch in (200, 600, 400, 1100, 200):
+        last, plan = plan, planned(program, fed(batch), [loss], plan)
+        assert text(plan) == text(from_nothing(program, fed(batch), [loss]))
+        places.add(len(plan.buffers.layout.places))
+        assert last is None or plan.buffers.flat is last.buffers.flat
+    assert len(places) == 2
+
+
+def test_state_of_an_open_size_has_its_steps_made_anew():
+    with fluid.program_guard(fluid.Program(), fluid.Program()), unique_name.guard():
+        x = fluid.data("x", [None])
+        kept = x.block.create_var(name="kept", shape=[-1], dtype="float32", persistable=True)
+        layers.assign(layers.elementwise_add(x, layers.scale(x, 2.0)), kept)
+    types = {batch: {"x": parse_type(f"float32[{batch}]")} for batch in (5, 4, 600)}
+    plan = None
+    for batch in types:
+        plan = planned(x.block.program, types[batch], ["kept"], plan)
+        assert text(plan) == text(from_nothing(x.block.program, types[batch], ["kept"]))
+
+
+def test_functions_are_chosen_for_the_sizes_of_the_run():
+    with fluid.program_guard(fluid.Program()), unique_name.guard():
+        x, w = fluid.data("x", [None, 8]), fluid.data("w", [4, 8])
+        fetch = [layers.relu(x).name, layers.relu(w).name, layers.tanh(layers.reduce_sum(x, 1)).name]
+        program = x.block.program
+    types = {rows: {"w": parse_type("float32[4,8]"), "x": parse_type(f"float32[{rows},8]")} for rows in (5, 4, 3, 600)}
+    plan = None
+    for rows in types:
+        plan = planned(program, types[rows], fetch, plan)
+        assert text(plan) == text(from_nothing(program, types[rows], fetch))
+
+
 def test_errors_tell_the_sizes_of_the_run():
     program, startup, loss = classifier()
     executor, scope = fluid.Executor(jit=False), fluid.Scope()
