@@ -16,6 +16,7 @@ from minigraph.io.state_dicts import *
 from minigraph.io.variables import *
 from minigraph.reader import *
 from minigraph.reader.data_sets import *
+from minigraph.reader.generator_loader import *
 from minigraph.reader.loader import *
 from minigraph.support.public import offered, refuse_unknown_names
 

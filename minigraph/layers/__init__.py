@@ -5,6 +5,7 @@ Imports layer_helper and what lies below it; no optimizer, no file.
 
 from minigraph.layers.activation import *
 from minigraph.layers.array import *
+from minigraph.layers.beam_search import *
 from minigraph.layers.bilinear import *
 from minigraph.layers.branches import *
 from minigraph.layers.class_numbers import *

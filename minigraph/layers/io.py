@@ -13,7 +13,7 @@ from minigraph.support.public import refuse_unknown_names
 from minigraph.unique_name import generate
 
 if TYPE_CHECKING:
-    from minigraph.reader.loader import PyReader
+    from minigraph.reader.generator_loader import PyReader
 
 __all__ = ["create_py_reader_by_data", "data", "double_buffer", "fluid_data", "py_reader", "read_file"]
 
@@ -103,7 +103,7 @@ def py_reader(
     [array([2.], dtype=float32)]
     [array([2.], dtype=float32)]
     """
-    from minigraph.reader.loader import PyReader  # which the imperative mode is below, and layers below that
+    from minigraph.reader.generator_loader import PyReader  # which the imperative mode is below, and layers below that
 
     levels = [0] * len(shapes) if lod_levels is None else lod_levels
     if not len(shapes) == len(dtypes) == len(levels):
@@ -124,7 +124,7 @@ def create_py_reader_by_data(
     capacity: int, feed_list: Sequence[Variable], name: str | None = None, use_double_buffer: bool = True
 ) -> PyReader:
     """`py_reader` for variables that there are."""
-    from minigraph.reader.loader import PyReader
+    from minigraph.reader.generator_loader import PyReader
 
     return PyReader(feed_list, capacity, use_double_buffer, iterable=False)
 
@@ -132,7 +132,7 @@ def create_py_reader_by_data(
 @layer
 def read_file(reader: PyReader) -> Variable | list[Variable]:
     """The variables that a `py_reader` feeds, or the only one."""
-    from minigraph.reader.loader import PyReader
+    from minigraph.reader.generator_loader import PyReader
 
     if not isinstance(reader, PyReader):
         raise WrongTypeError(f"read_file needs a py_reader, got {reader!r:.60}")

@@ -325,7 +325,7 @@ def rnn(
         given.stop_gradient = False
     # The operator runs along the first dimension.
     if not time_major:
-        inputs = map_structure(_swap_batch_and_time, inputs)
+        inputs = map_structure(swap_batch_and_time, inputs)
     mask = None
     if sequence_length is not None:
         longest = shape(flatten(inputs)[0])[0]
@@ -339,7 +339,7 @@ def rnn(
     last = pack(states, [sequence[-1] for sequence in collected[count:]])
     if is_reverse:
         results = map_structure(lambda x: reverse(x, [0]), results)
-    return results if time_major else map_structure(_swap_batch_and_time, results), last
+    return results if time_major else map_structure(swap_batch_and_time, results), last
 
 
 def _run_steps(
@@ -370,7 +370,7 @@ def kept_where_over(old: Variable, new: Variable, present: Variable) -> Variable
     return elementwise_mul(new, present, axis=0) - elementwise_mul(old, present - 1, axis=0)
 
 
-def _swap_batch_and_time(x: Variable) -> Variable:
+def swap_batch_and_time(x: Variable) -> Variable:
     assert x.shape is not None
     return transpose(x, [1, 0, *range(2, len(x.shape))])
 

@@ -8,18 +8,15 @@ the consumer. An abandoned run ends its threads.
 from __future__ import annotations
 
 import itertools
-import math
 import random
 import sys
 import threading
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any, Final, Generic, TypeAlias, TypeVar, cast
+from typing import Any, TypeAlias, TypeVar
 
 from minigraph.errors import DataError, ProgramError, WrongTypeError
+from minigraph.reader.read_ahead import END, Channel, Failure, ReadAhead, attempt
 from minigraph.support.annotations import shown
-from minigraph.support.interrupts import deferred
 from minigraph.support.public import public, refuse_unknown_names
 
 __all__ = [
@@ -31,7 +28,6 @@ T = TypeVar("T")
 S = TypeVar("S")
 Reader: TypeAlias = Callable[[], Iterable[T]]
 
-_END: Final[Any] = object()
 _MOST_THREADS = 1000
 """Maximum threads of a reader: more is taken for a mistake, because each has a stack of several MiB."""
 
@@ -162,9 +158,9 @@ def compose(*readers: Reader[Any], check_alignment: bool = True) -> Reader[tuple
 
     def composed_reader() -> Iterator[tuple[Any, ...]]:
         runs = [_run(reader) for reader in readers]
-        rows = itertools.zip_longest(*runs, fillvalue=_END) if check_alignment else zip(*runs, strict=False)
+        rows = itertools.zip_longest(*runs, fillvalue=END) if check_alignment else zip(*runs, strict=False)
         for count, row in enumerate(rows):
-            ended = [position for position, sample in enumerate(row) if sample is _END]
+            ended = [position for position, sample in enumerate(row) if sample is END]
             if ended:
                 raise ComposeNotAligned(
                     f"compose: readers {ended} (counted from 0) ended after {count} samples and the others did not",
@@ -261,22 +257,22 @@ def xmap_readers(
             hint="Give the number of threads.",
         )
 
-    def work(samples: Iterator[T], reading: threading.Lock, turns: Iterator[int], results: _Channel[S]) -> None:
+    def work(samples: Iterator[T], reading: threading.Lock, turns: Iterator[int], results: Channel[S]) -> None:
         try:
             serving = True
             while serving:
                 with reading:
                     turn = next(turns)
-                    sample = _attempt(next, samples, _END)
-                if sample is _END:
+                    sample = attempt(next, samples, END)
+                if sample is END:
                     break
-                result = sample if isinstance(sample, _Failure) else _attempt(mapper, sample)
-                serving = results.put(result, turn if order else None) and not isinstance(result, _Failure)
+                result = sample if isinstance(sample, Failure) else attempt(mapper, sample)
+                serving = results.put(result, turn if order else None) and not isinstance(result, Failure)
         finally:
             results.leave()
 
-    def begin() -> _Channel[S]:
-        results: _Channel[S] = _Channel(buffer_size, producers=process_num)
+    def begin() -> Channel[S]:
+        results: Channel[S] = Channel(buffer_size, producers=process_num)
         of_all = _run(reader), threading.Lock(), itertools.count(), results
         for _ in range(process_num):
             threading.Thread(target=work, args=of_all, name="minigraph-reader", daemon=True).start()
@@ -336,150 +332,6 @@ def _run(reader: Reader[T]) -> Iterator[T]:
             f"a reader returns an iterable, but {reader!r} returned {type(samples).__name__}",
             hint="Pass the reader that it returns, such as mnist.train() instead of mnist.train.",
         ) from None
-
-
-@dataclass(frozen=True)
-class _Failure:
-    """An error on its way from a worker thread to the consumer."""
-
-    error: BaseException
-
-
-def _attempt(function: Callable[..., T], *arguments: Any) -> T | _Failure:
-    try:
-        return function(*arguments)
-    except BaseException as error:  # passed to the consumer, which would wait for ever otherwise
-        return _Failure(error)
-
-
-class ReadAhead(Iterator[T]):
-    """A run of a reader with threads that read ahead; they start when the first sample is asked for.
-
-    An interrupt while the consumer waits loses no sample.
-
-    Parameters
-    ----------
-    begin : callable
-        Starts the threads.
-    """
-
-    def __init__(self, begin: Callable[[], _Channel[T]]) -> None:
-        self._begin = begin
-        self._results: _Channel[T] | None = None
-        self._own = threading.local()
-        """The sample that a thread has peeked at."""
-
-    def __next__(self) -> T:
-        sample = self.peek()
-        self.go_on()
-        return sample
-
-    def peek(self) -> T:
-        """The next sample; further calls in the same thread return it too, until `go_on` is called.
-
-        Raises
-        ------
-        StopIteration
-            If there is none.
-        """
-        if self._results is None:
-            with deferred():
-                self._results = self._begin()
-        if not hasattr(self._own, "sample"):
-            self._results.take(self._own)
-        sample = self._own.sample
-        if isinstance(sample, _Failure) or sample is _END:
-            self.close()
-            if sample is _END:
-                raise StopIteration
-            if isinstance(sample.error, StopIteration):  # raised as it is, it would mean a normal end
-                raise RuntimeError("a reader or mapper raised StopIteration") from sample.error
-            raise sample.error
-        return cast("T", sample)
-
-    def peek_at(self, count: int) -> list[T]:
-        """The next samples, as `peek` gives the next one; if there are fewer, they are lost."""
-        samples: list[T] = self._own.__dict__.setdefault("samples", [])
-        while len(samples) < count:
-            samples.append(self.peek())
-            del self._own.sample
-        return samples
-
-    def go_on(self) -> None:
-        """Drop what `peek` or `peek_at` has returned."""
-        self._own.__dict__.clear()
-
-    def close(self) -> None:
-        """End the threads and the samples."""
-        self.go_on()
-        if self._results is None:
-            self._results = _Channel(1, producers=0)
-        self._results.close()
-
-    __del__ = close
-
-
-class _Channel(Generic[T]):
-    """A bounded queue from several producers to several consumers, each of which may leave at any time."""
-
-    def __init__(self, size: int, producers: int) -> None:
-        self._items: deque[T | _Failure] = deque()
-        self._size = size if size > 0 else math.inf
-        self._producers = producers
-        self._turn = 0
-        self._closed = False
-        # Re-entrant: the garbage collector may close an abandoned run in the middle of any method here.
-        self._changed = threading.Condition(threading.RLock())
-        self._bell = threading.Lock()
-        """Locked while consumers wait; each change unlocks it."""
-
-    def put(self, item: T | _Failure, turn: int | None) -> bool:
-        """Wait for room, and for `turn` if given, then append `item`; False if the consumer has left."""
-
-        def may_go_on() -> bool:
-            return self._closed or (len(self._items) < self._size and turn in (None, self._turn))
-
-        with self._changed:
-            self._changed.wait_for(may_go_on)
-            if self._closed:
-                return False
-            self._items.append(item)
-            self._turn += 1
-            self._changed.notify_all()
-            self._ring()
-            return True
-
-    def take(self, into: Any) -> None:
-        """Wait for an item and set ``into.sample`` to it, or to `_END` if no producer and no item is left."""
-        while True:
-            with deferred(), self._changed:
-                if self._items or self._closed or not self._producers:
-                    into.sample = self._items.popleft() if self._items else _END
-                    self._changed.notify_all()
-                    self._ring()  # for another consumer that waits
-                    return
-                self._bell.acquire(blocking=False)
-            # An interrupt may end this wait; the wait of a condition would first have to take its lock again.
-            self._bell.acquire()
-
-    def leave(self) -> None:
-        """Count one producer less; consumers are woken."""
-        with self._changed:
-            self._producers -= 1
-            self._changed.notify_all()
-            self._ring()
-
-    def close(self) -> None:
-        """End the queue: items are dropped, producers and consumers that wait are woken."""
-        with deferred(), self._changed:
-            self._closed = True
-            self._items.clear()
-            self._changed.notify_all()
-            self._ring()
-
-    def _ring(self) -> None:
-        if self._bell.locked():
-            self._bell.release()
 
 
 refuse_unknown_names(__name__)

@@ -15,9 +15,9 @@ from minigraph.ir import Block, Variable, VarKind
 from minigraph.layer_helper import LayerHelper, check_variable
 from minigraph.layers.activation import log
 from minigraph.layers.array import array_read, array_write
+from minigraph.layers.beam_search import beam_search, beam_search_decode
 from minigraph.layers.branches import Switch
 from minigraph.layers.compare import is_empty, less_than
-from minigraph.layers.decoding import beam_search, beam_search_decode
 from minigraph.layers.dynamic_rnn import DynamicRNN
 from minigraph.layers.elementwise import elementwise_add
 from minigraph.layers.loops import While
