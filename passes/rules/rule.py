@@ -1,9 +1,8 @@
-"""Rules and the worklist that runs them."""
+"""Rules, and groups of rules that run together."""
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from itertools import chain
 from typing import Any, ClassVar, TypeVar, overload
@@ -14,21 +13,16 @@ from minigraph.passes import events
 from minigraph.passes.base import Pass
 from minigraph.passes.rules.fragments import PREFIX, Fragment, Given, line_within, site_of, traced
 from minigraph.passes.rules.matcher import Glance, Match, Matcher, Recorder, fits
-from minigraph.passes.rules.pattern import Pattern, PatternOp
+from minigraph.passes.rules.pattern import Pattern
 from minigraph.passes.rules.reasons import WhyNot, nearest
 from minigraph.passes.rules.replacing import replace
 from minigraph.passes.rules.safety import may_read, may_replace
+from minigraph.passes.rules.worklist import LEAST_FIRINGS, endless, possible, run_in
 from minigraph.passes.values import Values
 from minigraph.support.public import public
 from minigraph.support.signatures import parameter_names
 
 F = TypeVar("F", bound=Callable[..., Any])
-
-_LEAST_FIRINGS = 100
-"""Firings, or rounds of a group, that even the smallest block may take."""
-
-_FIRINGS_PER_OP = 10
-"""Maximum firings of rules for each operator that a block had; more means that they do not end."""
 
 
 class Rule(Pass):
@@ -98,7 +92,7 @@ class Rule(Pass):
 
     def apply(self, program: Program) -> bool:
         """Fire until the rule matches nowhere; returns whether it fired."""
-        return any([_run_in(block, (self,), self.pattern.types) for block in list(program.blocks)])
+        return any([run_in(block, (self,), self.pattern.types) for block in list(program.blocks)])
 
     @public
     def find(self, program: Program) -> list[Match]:
@@ -153,7 +147,7 @@ class Rule(Pass):
         """Whether the rule has conditions, and a single operator to ask about."""
         return bool(self._conditions) and len(self.pattern.ops) == 1
 
-    def _refuses(self, op: Operator) -> bool:
+    def refuses(self, op: Operator) -> bool:
         """Whether a condition fails for an operator if its inputs have the declared types; cheaper than a match."""
         glance: Any = Glance(self.pattern, op)
         try:
@@ -305,14 +299,14 @@ class Rules(Pass):
         if self.needs and not any(each <= block.ops.by_type.keys() for block in program.blocks for each in self.needs):
             return False
         rules, others, types = self._parts
-        changed = any([_run_in(block, rules, types) for block in list(program.blocks)])
-        for _ in range(_LEAST_FIRINGS):
+        changed = any([run_in(block, rules, types) for block in list(program.blocks)])
+        for _ in range(LEAST_FIRINGS):
             if not any([_applied(each, program) for each in others]):
                 return changed
             changed = True
-            if not any([_run_in(block, rules, types) for block in list(program.blocks)]) and len(others) == 1:
+            if not any([run_in(block, rules, types) for block in list(program.blocks)]) and len(others) == 1:
                 return changed
-        raise _endless(others[0].name, _LEAST_FIRINGS, program.global_block(), 0)
+        raise endless(others[0].name, LEAST_FIRINGS, program.global_block(), 0)
 
     @cached_property
     def _parts(self) -> tuple[list[Rule], list[Pass], frozenset[str]]:
@@ -385,7 +379,7 @@ def _blocks(rule: Rule, program: Program) -> Iterator[Block]:
     """Yield the blocks that have operators of all types of a pattern."""
     _require_program(rule, program)
     for block in program.blocks:
-        if _ready((rule,), block):
+        if possible((rule,), block):
             yield block
 
 
@@ -415,84 +409,6 @@ def _operator(program: Program, given: Operator | Variable | str | int) -> Opera
     )  # fmt: skip
 
 
-class _Anchors:
-    """Operators of a block by which rules may match, judged by their names: a table of values takes longer."""
-
-    def __init__(self, block: Block) -> None:
-        self.block = block
-        self.by_type = block.ops.by_type
-        self._fitting: dict[str, list[Operator]] = {}
-        self._made: dict[tuple[str, str], set[str]] = {}
-        self._twice: set[str] | None = None
-        """Names that are written several times, once they are asked for."""
-
-    def of(self, rule: Rule) -> list[Operator]:
-        """Return the operators that may be the last one of a pattern."""
-        found = self._fit(rule.pattern.anchor)
-        for slot, index, maker, made in rule.pattern.inner if found else ():
-            names = self._names(maker, made)
-            found = [op for op in found if op.inputs[slot][index] in names]
-        if found and rule.asks_one:
-            refused = {op for op in found if rule._refuses(op)}
-            if refused:
-                found = [op for op in found if op not in refused or not self._are_written_once(op.inputs)]
-        return found
-
-    def _fit(self, op: PatternOp) -> list[Operator]:
-        """Return the operators that fit one of a pattern; rules of a group often want the same."""
-        found = self._fitting.get(op.kind)
-        if found is None:
-            found = [each for type in op.types for each in self.by_type.get(type, ()) if fits(op, each)]
-            self._fitting[op.kind] = found
-        return found
-
-    def _are_written_once(self, inputs: Mapping[str, Sequence[str]]) -> bool:
-        """Whether no name is written twice, so that the type of each is that of its only value."""
-        if self._twice is None:
-            seen: set[str] = set()
-            self._twice = set()
-            for op in self.block.ops[:]:
-                has_hidden = op.definition.has_hidden_names
-                for names in (op.output_arg_names,) if has_hidden else op.outputs.values():
-                    if not seen.isdisjoint(names):
-                        self._twice.update(seen.intersection(names))
-                    seen.update(names)
-        return all([self._twice.isdisjoint(names) for names in inputs.values()])
-
-    def _names(self, op: PatternOp, slot: str) -> set[str]:
-        """Return the names that operators that fit write in a slot."""
-        found = self._made.get((op.kind, slot))
-        if found is None:
-            found = {name for each in self._fit(op) for name in each.outputs.get(slot, ())}
-            self._made[op.kind, slot] = found
-        return found
-
-
-def _ready(rules: Sequence[Rule], block: Block) -> list[Rule]:
-    """Return the rules for whose patterns the block has operators of all types."""
-    types = block.ops.by_type.keys()
-    found = [each for each in rules if types >= each.pattern.types]
-    return [each for each in found if not any([types.isdisjoint(some) for some in each.pattern.alternatives])]
-
-
-def _anchored(rules: Sequence[Rule], block: Block) -> dict[Operator, list[Rule]]:
-    """Return the rules that may match at an operator, the last one of their patterns; in the order of the block."""
-    found: dict[Operator, list[Rule]] = {}
-    ready = _ready(rules, block)
-    if not ready:
-        return found
-    anchors = _Anchors(block)
-    for each in ready:
-        for op in anchors.of(each):
-            found.setdefault(op, []).append(each)
-    return {op: found[op] for op in block.ops[:] if op in found} if len(found) > 1 and len(ready) > 1 else found
-
-
-def _values(block: Block, rules: Iterable[Rule]) -> Values:
-    """Return a table of the values that operators of the rules' types use."""
-    return Values(block, [type for each in rules for type in each.pattern.all_types])
-
-
 def _applied(each: Pass, program: Program) -> bool:
     """Apply a pass that is no rule, and see that it says whether it changed the program."""
     before = program.clone()
@@ -501,44 +417,3 @@ def _applied(each: Pass, program: Program) -> bool:
         did, said = ("did not change", "did") if says else ("changed", "did not")
         raise RuleError(f"{each.name} {did} the program and says that it {said}", hint="Mend what apply returns.")
     return says
-
-
-def _run_in(block: Block, rules: Sequence[Rule], types: frozenset[str]) -> bool:
-    """Run rules in a block, which need operators of these `types`; returns whether any fired."""
-    if not block.ops.by_type.keys() >= types:
-        return False
-    values: Values | None = None
-    size, firings = len(block.ops), 0
-    limit = _LEAST_FIRINGS + _FIRINGS_PER_OP * size
-    while True:
-        before = firings
-        wanted = _anchored(rules, block)
-        if not wanted:
-            return firings > 0
-        values = values or _values(block, dict.fromkeys(chain(*wanted.values())))
-        pending = deque(wanted.items())
-        while pending:
-            op, fitting = pending.popleft()
-            for each in fitting if op._block is block else ():
-                values._refresh()
-                match = each.match(op, values)
-                made = None if match is None else each.fire(match)
-                if made is None:
-                    continue
-                firings += 1
-                if firings > limit:
-                    raise _endless(each.name, firings, block, size)
-                pending.extend(
-                    [(new, [rule for rule in rules if new.type in rule.pattern.anchor.types]) for new in made]
-                )
-                break
-        if firings == before:
-            return firings > 0
-
-
-def _endless(name: str, firings: int, block: Block, size: int) -> RuleError:
-    return RuleError(
-        f"{name} does not end: rules have fired {firings} times, the last time {name}",
-        details=[f"block {block.idx} had {size} operators and has {len(block.ops)}"],
-        hint="Add a condition with where, so that what a rule makes does not match again.",
-    )
