@@ -71,7 +71,7 @@ def array_type(array):
     return TypeOfArray(array.shape, array.dtype)
 
 
-@lru_cache(maxsize=8)  # the laws of a file follow each other on one row
+@lru_cache(maxsize=256)  # the laws of a file follow each other on the rows of an operator
 def calls(sample, dtype):
     """The calls of a row's program; shared, so nobody may change their arrays."""
     built, found = with_gradients(sample, dtype), []

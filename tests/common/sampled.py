@@ -1,7 +1,8 @@
 """What tests do with each row of samples: the program of its operator, with gradients."""
 
+import inspect
 from collections import defaultdict
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, wraps
 from itertools import count
 
 import numpy as np
@@ -57,11 +58,35 @@ def ids(samples):
 
 
 def each(samples):
-    """A law, tried on each of the rows; the laws of a file on one row, then those on the next."""
-    cases = [
-        pytest.param(sample, id=id, marks=pytest.mark.laws) for sample, id in zip(samples, ids(samples), strict=True)
-    ]
-    return pytest.mark.parametrize("sample", cases, scope="module")
+    """Decorate a law that takes a `sample`, to try it on each of the rows: one test for each operator, over its rows.
+
+    A test for each row would take as long to collect and report as many laws take on the row. The laws of a file on
+    one operator follow each other, then come those on the next.
+    """
+    by_operator = defaultdict(dict)
+    for id, sample in zip(ids(samples), samples, strict=True):
+        by_operator[sample.op][id] = sample
+
+    def decorate(law):
+        @wraps(law)
+        def on_rows(rows, **fixtures):
+            errors = {}
+            for id, sample in rows.items():
+                try:
+                    law(sample=sample, **fixtures)
+                except Exception as error:
+                    errors[id] = error
+            if errors:
+                raise AssertionError(f"rows {', '.join(errors)}") from next(iter(errors.values()))
+
+        signature = inspect.signature(law)
+        others = [parameter for name, parameter in signature.parameters.items() if name != "sample"]
+        rows = inspect.Parameter("rows", inspect.Parameter.POSITIONAL_OR_KEYWORD)
+        on_rows.__signature__ = signature.replace(parameters=[rows, *others])
+        cases = pytest.mark.parametrize("rows", by_operator.values(), ids=by_operator, scope="module")
+        return pytest.mark.laws(cases(on_rows))
+
+    return decorate
 
 
 DETERMINISTIC = [s for s in SAMPLES if not s.is_random]
@@ -108,7 +133,7 @@ ROUNDED = {"pow"}
 """Operators that passes of the executor write as others, whose rounding differs."""
 
 
-@lru_cache(maxsize=8)  # the laws of a file follow each other on one row
+@lru_cache(maxsize=256)  # the laws of a file follow each other on the rows of an operator
 def with_gradients(sample, dtype):
     """The program of a row and, if its operator has any, of its gradients; shared, so nobody may change it."""
     built = Built(sample, dtype)
@@ -173,7 +198,7 @@ class Twice(Built):
         }
 
 
-@lru_cache(maxsize=8)
+@lru_cache(maxsize=256)
 def differentiated_twice(sample, dtype="float64"):
     """The program of a row and of its second gradients; shared, so nobody may change it."""
     return Twice(sample, dtype)
