@@ -71,7 +71,10 @@ def main(arguments: list[str]) -> None:
     except BaseException as error:
         # The launcher shows it, without the lines of this file and of runpy.
         text = "".join(traceback.format_exception(error.with_traceback(_of_script(error.__traceback__))))
-        (folder / f"rank-{rank}.error").write_text(f"{time.time_ns()}\n{text}", encoding="utf-8")
+        # The launcher reads it as soon as any rank ends, maybe another one: it never finds a part.
+        partial = folder / f"rank-{rank}.partial"
+        partial.write_text(f"{time.time_ns()}\n{text}", encoding="utf-8")
+        partial.replace(folder / f"rank-{rank}.error")
         for stream in streams:
             stream.end()
         communicator.abort()
