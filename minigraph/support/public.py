@@ -311,9 +311,10 @@ def _find(module: types.ModuleType, late: Mapping[str, str], others: str, name: 
             f"{module.__name__} has no {name!r}: fluid has it, but {reason}", site=caller_site(), hint=hint
         )
     known = getattr(module, "__all__", None) or own_names(module)
+    near = "" if name.startswith("_") else suggest(name, known)  # tools ask each module for private names
     raise UnknownNameError(
         f"{module.__name__} has no {name!r}", site=caller_site(),
-        hint=suggest(name, known) or f"Read the names in dir({module.__name__}).",
+        hint=near or f"Read the names in dir({module.__name__}).",
     )  # fmt: skip
 
 
