@@ -26,6 +26,7 @@ from minigraph.kernels.sliding import (
     empty_images,
     every,
     inside,
+    lay_on,
     padded,
     padded_shape,
     parts_of_images,
@@ -33,7 +34,7 @@ from minigraph.kernels.sliding import (
 )
 from minigraph.kernels.sums import add_over
 from minigraph.kernels.upcast import widen
-from minigraph.support.window_rules import Windows, lay_transposed, lay_windows
+from minigraph.support.window_rules import Windows, lay_transposed
 
 _LONG_ROW = 96
 """Minimum windows in a row, so that the matrix is wide enough for fast products."""
@@ -50,6 +51,9 @@ _FEW_PLACES = 64
 _FEWER = 4
 """Maximum elements of filters per element of an image for which copies of turned filters are cheap."""
 
+_SUM_BY_COPY = 2
+"""Time of adding up an element of products of single images by that of copying one of the images."""
+
 _CACHED = 1 << 16
 """Maximum elements of results that stay in the cache until they are copied to their places."""
 
@@ -62,7 +66,7 @@ def conv2d(
     xp, x, filter, bias, _residual, *, strides, paddings, padding_algorithm, groups, dilations, data_format, out=None
 ):  # fmt: skip
     images, weights = widen(channels_first(x, data_format)), widen(filter)
-    laid = lay_windows(images.shape[2:], filter.shape[2:], strides, paddings, padding_algorithm, dilations)
+    laid = lay_on(images, filter, strides, paddings, padding_algorithm, dilations)
     buffer = unshared(xp, out, x, filter, *([] if bias is None else [bias]))
     result = buffer
     if result is None:
@@ -78,7 +82,7 @@ def conv2d_grad(
     """``dInput`` adds the columns ``Filter' @ dOutput`` at their windows; ``dFilter = dOutput @ columns'``."""
     images, weights = widen(channels_first(x, data_format)), widen(filter)
     d = widen(channels_first(d_out, data_format))
-    laid = lay_windows(images.shape[2:], filter.shape[2:], strides, paddings, padding_algorithm, dilations)
+    laid = lay_on(images, filter, strides, paddings, padding_algorithm, dilations)
     d_x = d_filter = d_bias = None
     if wanted[0]:
         d_x = empty_images(xp, images.shape, x.dtype, data_format)
@@ -172,12 +176,17 @@ kernel("depthwise_conv2d_transpose_grad")(conv2d_transpose_grad)
 
 def convolve(xp, images, weights, bias, laid, groups, result) -> None:
     """Write to the images `result` the filters times the windows, and the bias."""
-    each = len(weights) // groups
     if has_long_rows(xp, laid, len(images)):
         _convolve_rows(xp, images, weights, bias, laid, groups, _apart(result, 1, groups))
-        return
+    else:
+        _multiply(xp, by_group(weights, groups), images, bias, laid, result)
+
+
+def _multiply(xp, rows, images, bias, laid, result) -> None:
+    """Write to the images `result` the rows of each group's matrix times the windows, and the bias."""
+    groups, each, _ = rows.shape
     if has_few_places(xp, laid, len(images)):
-        product = gemm.matmul(xp, by_group(weights, groups), _all_columns(xp, images, laid, groups))
+        product = gemm.matmul(xp, rows, _all_columns(xp, images, laid, groups))
         lying = product.reshape(groups, each, len(images), laid[0].count, laid[1].count).transpose(2, 0, 1, 3, 4)
         _write(xp, lying, None if bias is None else bias.reshape(groups, each, 1, 1), _apart(result, 1, groups))
         return
@@ -185,7 +194,7 @@ def convolve(xp, images, weights, bias, laid, groups, result) -> None:
     is_direct = result.flags.c_contiguous and result.dtype == images.dtype
     buffer = result.reshape(len(images), groups, each, columns.shape[3]) if is_direct else None
     # Written directly to the result if that has the layout and type of the product.
-    product = gemm.matmul(xp, by_group(weights, groups), columns, out=buffer)
+    product = gemm.matmul(xp, rows, columns, out=buffer)
     if not is_direct or bias is not None:
         _write(xp, product.reshape(result.shape), None if bias is None else bias.reshape(-1, 1, 1), result)
 
@@ -200,6 +209,9 @@ def _write(xp, source, bias, result) -> None:
 
 def spread(xp, d, weights, laid, groups, result) -> None:
     """Write to the images `result` the sum of ``Filter' @ d`` at the positions of the windows."""
+    if _are_places(laid):
+        _multiply(xp, by_group(weights, groups).swapaxes(1, 2), d, None, laid, result)
+        return
     if _is_better_turned(xp, d, weights, laid, groups):
         convolve(xp, d, _turned(weights, groups), None, [*map(_around, laid)], groups, result)
         return
@@ -218,6 +230,11 @@ def spread(xp, d, weights, laid, groups, result) -> None:
         parts = parts_of_images(laid, by_element)
         source, target = add_at(xp, parts, np.broadcast_to(d.dtype.type(0), result.shape), laid), result
     xp.copyto(target, source, casting="same_kind")
+
+
+def _are_places(laid) -> bool:
+    """Whether each window is one element of an image, and each element a window."""
+    return all(along.size == along.stride == 1 and along.count == along.length for along in laid)
 
 
 def _is_better_turned(xp, d, weights, laid, groups) -> bool:
@@ -245,8 +262,18 @@ def filter_gradient(xp, images, d, shape, laid, groups) -> Any:
     """The products of windows and gradients, added up over all windows of all images, in the `shape` of the filters."""
     if has_long_rows(xp, laid, len(images)):
         return _filter_gradient_of_rows(xp, images, d, shape, laid, groups)
+    if _is_better_by_image(xp, shape, laid, len(images)):
+        flowing = d.reshape(len(d), groups, shape[0] // groups, _count(laid))
+        products = gemm.matmul(xp, flowing, _columns(xp, images, laid, groups).swapaxes(2, 3))
+        return add_over(xp, products, (0,)).reshape(shape)
     columns = _all_columns(xp, images, laid, groups)
     return gemm.matmul(xp, _folded(d, groups), columns.swapaxes(1, 2)).reshape(shape)
+
+
+def _is_better_by_image(xp, shape, laid, batch) -> bool:
+    """Whether a product for each image, and their sum, take less time than to copy all images for one product."""
+    is_long = _are_places(laid) and not has_few_places(xp, laid, batch)
+    return is_long and math.prod(shape) * _SUM_BY_COPY <= _count(laid) * (shape[0] + shape[1])
 
 
 def has_long_rows(xp, laid, batch) -> bool:
@@ -276,6 +303,8 @@ def by_group(weights, groups) -> Any:
 
 def _columns(xp, images, laid, groups) -> Any:
     """Matrix of each image and group: a column for each window, in the order of the elements of a filter."""
+    if _are_places(laid):
+        return images.reshape(len(images), groups, images.shape[1] // groups, _count(laid))
     windows = windows_of(xp, padded(xp, images, laid, 0), laid)
     batch, channels, height, width = windows.shape[:4]
     return windows.reshape(batch, groups, channels // groups * height * width, _count(laid))
@@ -283,6 +312,8 @@ def _columns(xp, images, laid, groups) -> Any:
 
 def _all_columns(xp, images, laid, groups) -> Any:
     """Matrix of each group: a column for each window of all images, in the order of `_folded`."""
+    if _are_places(laid):
+        return _folded(images, groups)
     windows = windows_of(xp, padded(xp, images, laid, 0), laid)
     batch, channels, height, width = windows.shape[:4]
     size = channels // groups * height * width

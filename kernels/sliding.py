@@ -7,15 +7,28 @@ Images are arrays [batch, channels, height, width], volumes have a depth before 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import lru_cache
 from itertools import product
 from typing import Any
 
-from minigraph.support.window_rules import is_channels_last
+from minigraph.support.window_rules import Windows, is_channels_last, lay_windows
 
 
 def channels_first(x, data_format) -> Any:
     """`x` as [batch, channels, height, width], or with a depth, a view."""
     return x.transpose(0, x.ndim - 1, *range(1, x.ndim - 1)) if is_channels_last(data_format) else x
+
+
+def lay_on(images, filter, strides, paddings, padding_algorithm, dilations) -> tuple[Windows, ...]:
+    """The windows of a filter on images with their channels first."""
+    sizes = images.shape[2:], filter.shape[2:], *map(tuple, (strides, paddings))
+    return _laid(*sizes, padding_algorithm, tuple(dilations))
+
+
+@lru_cache(maxsize=256)
+def _laid(*attrs: Any) -> tuple[Windows, ...]:
+    """Keep what each call of a kernel on arrays of the same sizes asks for."""
+    return lay_windows(*attrs)
 
 
 def channels_restored(xp, x, data_format) -> Any:

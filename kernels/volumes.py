@@ -11,15 +11,15 @@ from typing import Any
 
 from minigraph.kernels.conv import convolve, filter_gradient, spread
 from minigraph.kernels.registry import kernel
-from minigraph.kernels.sliding import channels_first, channels_restored
+from minigraph.kernels.sliding import channels_first, channels_restored, lay_on
 from minigraph.kernels.upcast import widen
-from minigraph.support.window_rules import lay_transposed, lay_windows
+from minigraph.support.window_rules import lay_transposed
 
 
 @kernel("conv3d")
 def conv3d(xp, x, filter, _residual, *, strides, paddings, padding_algorithm, groups, dilations, data_format):
     volumes = widen(channels_first(x, data_format))
-    laid = lay_windows(volumes.shape[2:], filter.shape[2:], strides, paddings, padding_algorithm, dilations)
+    laid = lay_on(volumes, filter, strides, paddings, padding_algorithm, dilations)
     return _convolved(xp, volumes, filter, laid, groups, x.dtype, data_format)
 
 
@@ -29,7 +29,7 @@ def conv3d_grad(
     *, strides, paddings, padding_algorithm, groups, dilations, data_format, wanted,
 ):  # fmt: skip
     volumes, d = (widen(channels_first(array, data_format)) for array in (x, d_out))
-    laid = lay_windows(volumes.shape[2:], filter.shape[2:], strides, paddings, padding_algorithm, dilations)
+    laid = lay_on(volumes, filter, strides, paddings, padding_algorithm, dilations)
     d_x = _spread(xp, d, filter, laid, groups, x.dtype, data_format) if wanted[0] else None
     d_filter = _filter_gradient(xp, volumes, d, filter, laid, groups) if wanted[1] else None
     return d_x, d_filter

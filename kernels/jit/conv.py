@@ -17,9 +17,9 @@ from minigraph.kernels.conv import by_group, has_few_places, has_long_rows
 from minigraph.kernels.jit.compiling import Loops
 from minigraph.kernels.jit.offers import is_worth_it, numba_name, offer, vectors
 from minigraph.kernels.jit.threads import row_pieces, run_together
-from minigraph.kernels.sliding import padded_shape
+from minigraph.kernels.sliding import lay_on, padded_shape
 from minigraph.kernels.sums import add_over
-from minigraph.support.window_rules import CHANNELS_LAST, Windows, lay_windows
+from minigraph.support.window_rules import CHANNELS_LAST, Windows
 
 _LOOPS, _WINDOWS = Loops("conv"), Loops("windows")
 
@@ -77,7 +77,7 @@ def _frame(x: Any, filter: Any, attrs: dict[str, Any]) -> _Frame | None:
 
 def _lay(x: Any, filter: Any, attrs: dict[str, Any]) -> tuple[Windows, ...]:
     names = ("strides", "paddings", "padding_algorithm", "dilations")
-    return lay_windows(x.shape[2:], filter.shape[2:], *[attrs[name] for name in names])
+    return lay_on(x, filter, *[attrs[name] for name in names])
 
 
 def _offer(type: str) -> None:
