@@ -12,7 +12,7 @@ from minigraph.errors import ExecutionError
 from minigraph.kernels.buffers import deliver, shaped, unshared, zeros
 from minigraph.kernels.integer_power import integer_power
 from minigraph.kernels.registry import kernel, specialize
-from minigraph.kernels.sums import add_over, are_rows, last_of, sum_of_rows
+from minigraph.kernels.sums import add_over, are_rows, last_of, sum_of_rows, sums_of_last
 from minigraph.types import align_shape
 
 
@@ -299,9 +299,12 @@ def _quicker_sum(xp, full, shape, aligned, copies) -> Callable[..., Any] | None:
     `add_over` rounds rightly.
     """
     _, axes = _broadcast_axes(full.shape, aligned)
-    if axes and (xp is not np or full.dtype == np.float16 or last_of(full.shape, axes)):
+    last = last_of(full.shape, axes) if axes and full.dtype.kind == "f" else ()
+    if axes and (xp is not np or full.dtype == np.float16 or 0 < len(last) < len(axes)):
         return None
     add, dtype, shape = np.add.reduce, full.dtype, tuple(shape)
+    if last:
+        return lambda d, out: deliver(np, sums_of_last(d, last).reshape(shape), out)
     if axes and full.dtype.kind == "f" and are_rows(full.shape, axes):
         # As in `add_over`, a product with ones: NumPy adds leading dimensions row after row, with more rounding.
         rows, columns = math.prod(full.shape[: len(axes)]), math.prod(full.shape[len(axes) :])

@@ -13,7 +13,7 @@ import numpy as np
 
 from minigraph.kernels.buffers import deliver, unshared
 from minigraph.kernels.registry import kernel, specialize
-from minigraph.kernels.sums import add_over, are_rows, last_of, sum_of_squares
+from minigraph.kernels.sums import add_over, are_rows, last_of, sum_of_squares, sums_of_last
 from minigraph.kernels.upcast import widen
 from minigraph.types import as_dtype
 
@@ -228,12 +228,17 @@ def _quicker_mean(xp, x):
 
 @specialize("reduce_sum")
 def _quicker_reduce_sum(xp, x, *, dim, keep_dim, reduce_all, out_dtype):
-    """NumPy's own reduction, for dimensions where `add_over` uses it, too."""
+    """NumPy's own reduction, or the product with ones, for dimensions where `add_over` has no more than that."""
     if xp is not np or x.dtype == np.float16 or out_dtype not in (-1, int(as_dtype(x.dtype))):
         return None
     view, axes = _over(np.broadcast_to(np.zeros((), x.dtype), x.shape), dim, keep_dim, reduce_all)
-    if x.dtype.kind == "f" and (are_rows(view.shape, axes) or last_of(view.shape, axes)):
-        return None
+    if x.dtype.kind == "f":
+        last = last_of(view.shape, axes)
+        if len(last) == len(axes) and view.shape == x.shape:
+            kept = [1 if i in axes else size for i, size in enumerate(x.shape) if keep_dim or i not in axes]
+            return lambda x, out=None: deliver(np, sums_of_last(x, last).reshape(kept), out)
+        if last or are_rows(view.shape, axes):
+            return None
     add, dtype = np.add.reduce, x.dtype
     if view.shape != x.shape:
         return lambda x, out=None: add(x.reshape(1, -1), axes, dtype, out)

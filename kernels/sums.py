@@ -14,6 +14,9 @@ from minigraph.kernels.buffers import deliver
 MANY_ROWS = 1024
 """Minimum rows for adding them in stages."""
 
+_SHORT_ROW = 1024
+"""Maximum elements of a row that a product adds: for more, the rounding is that of NumPy's sum by halves or worse."""
+
 _PIECE = 8192
 """Elements added at a time: they stay in the cache, and BLAS adds them without waking threads."""
 
@@ -27,7 +30,8 @@ def add_over(xp, x, axes, keepdims=False, divisor=1, out=None) -> Any:
     """Sum of `x` over the dimensions `axes`, a tuple, divided by `divisor`; in the dtype of `x`.
 
     float16 is added in float32. NumPy adds pairwise along the last dimensions but row after row along others, so that
-    rounding errors pile up; rows are therefore added by `sum_of_rows`, and sums of last dimensions in float64.
+    rounding errors pile up; rows are therefore added by `sum_of_rows`, and sums of last dimensions in float64. Short
+    last dimensions are added by a product with ones, which takes a quarter of the time.
     """
     if x.dtype == np.float16:
         total = xp.sum(x, axis=axes, dtype=xp.float32, keepdims=keepdims) / divisor
@@ -38,10 +42,12 @@ def add_over(xp, x, axes, keepdims=False, divisor=1, out=None) -> Any:
         kept = x.shape[len(axes) :]
         total = sum_of_rows(x.reshape(math.prod(x.shape[: len(axes)]), math.prod(kept)))
         total = deliver(np, total.reshape((1,) * len(axes) + kept if keepdims else kept), out)
-    elif x.dtype == _FLOAT32 and (last := last_of(x.shape, axes)):
-        parts = np.add.reduce(x, last, keepdims=True)
-        total = np.add.reduce(parts, axes, _FLOAT64, keepdims=keepdims).astype(_FLOAT32)
-        total = deliver(np, total, out)
+    elif x.dtype in (_FLOAT32, _FLOAT64) and (last := last_of(x.shape, axes)):
+        total = sums_of_last(x, last)
+        others = axes[: len(axes) - len(last)]
+        if others:
+            total = np.add.reduce(total, others, _FLOAT64, keepdims=True).astype(x.dtype, copy=False)
+        total = deliver(np, total if keepdims else total.squeeze(axes), out)
     else:
         total = np.add.reduce(x, axes, x.dtype, out, keepdims=keepdims)
     return total if divisor == 1 else xp.true_divide(total, divisor, out=total)
@@ -53,13 +59,28 @@ def are_rows(shape, axes) -> bool:
 
 
 def last_of(shape, axes) -> tuple[int, ...]:
-    """The trailing run of the ascending `axes` that ends with the last dimension.
+    """The trailing run of the ascending `axes` that ends with the last dimension; empty if all are summed.
 
-    Empty if all dimensions are summed, or if `axes` are only this run.
+    Empty as well if `axes` are only this run, and NumPy adds them.
     """
     missing = len(shape) - len(axes)
     last = tuple(axis for place, axis in enumerate(axes) if axis == place + missing)
-    return last if missing and len(last) < len(axes) else ()
+    return last if missing and (len(last) < len(axes) or are_short_rows(shape, last)) else ()
+
+
+def are_short_rows(shape, last) -> bool:
+    """Whether the trailing dimensions `last` are rows, more than one, that a product with ones adds."""
+    columns = math.prod(shape[axis] for axis in last)
+    return 1 < columns <= _SHORT_ROW and math.prod(shape) > columns
+
+
+def sums_of_last(x, last) -> Any:
+    """Sums over the trailing dimensions `last`, which are kept as 1."""
+    if not are_short_rows(x.shape, last):
+        return np.add.reduce(x, last, keepdims=True)
+    columns = math.prod(x.shape[last[0] :])
+    total = np.dot(x.reshape(x.size // columns, columns), ones(columns, x.dtype))
+    return total.reshape(x.shape[: last[0]] + (1,) * len(last))
 
 
 def sum_of_rows(x: np.ndarray, out=None) -> np.ndarray:

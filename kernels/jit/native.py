@@ -21,7 +21,7 @@ from minigraph.kernels.jit.recorders import native, offer_for
 from minigraph.kernels.jit.recording import FUNCTIONS, Recording, Symbol
 from minigraph.kernels.loss import FLOOR, SHORT_ROW, goes_by_columns
 from minigraph.kernels.registry import find_kernel
-from minigraph.kernels.sums import MANY_ROWS, are_rows
+from minigraph.kernels.sums import MANY_ROWS, are_rows, sums_of_last
 from minigraph.kernels.update_rules import RULES
 from minigraph.support.fused_calls import parse_calls
 from minigraph.types import align_shape, as_dtype
@@ -183,7 +183,7 @@ def reduce_sum(recording, x, *, dim, keep_dim, reduce_all, out_dtype):
     elif are_rows(x.shape, axes):
         total = _sum_of_rows(recording, _as_matrix(x, len(axes)))
     elif axes == tuple(range(len(kept), x.ndim)):
-        total = recording.reduced(np.add, _as_matrix(x, len(kept)), 1)
+        total = sums_of_last(x, axes)
     else:
         raise UnsupportedError("dimensions in between")
     return total.reshape([1 if i in axes else size for i, size in enumerate(x.shape)] if keep_dim else kept or [1])

@@ -365,6 +365,28 @@ def test_rows_are_added_within_a_few_roundings_whatever_their_layout(shape, dtyp
         assert out.tobytes() == found.tobytes()
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize(
+    ("shape", "axes"),
+    [
+        ((7, 1), (1,)), ((1, 9), (1,)), ((5, 1000), (1,)), ((3, 1030), (1,)), ((4, 3, 33, 31), (2, 3)),
+        ((4, 3, 33, 31), (0, 2, 3)), ((4, 3, 33, 32), (0, 2, 3)), ((0, 5), (1,)), ((5, 0), (1,)), ((2, 3, 4), (0, 2)),
+    ],
+)  # fmt: skip
+def test_last_dimensions_are_added_within_a_few_roundings_whatever_their_layout(shape, axes, dtype):
+    x = np.random.default_rng(8).lognormal(0, 2, shape).astype(dtype)
+    exact = np.sum(x.astype(np.longdouble), axis=axes)
+    for given in (x, np.asfortranarray(x)):
+        found = add_over(np, given, axes)
+        assert (found.shape, found.dtype) == (exact.shape, np.dtype(dtype))
+        assert (np.abs(found - exact) <= 30 * np.finfo(dtype).eps * exact).all()
+        assert add_over(np, given, axes, out=(out := np.full(exact.shape, 7, dtype))) is out
+        assert out.tobytes() == found.tobytes()
+        kept = add_over(np, given, axes, keepdims=True)
+        assert kept.shape == tuple(1 if i in axes else size for i, size in enumerate(shape))
+        assert kept.tobytes() == found.tobytes()
+
+
 @pytest.mark.parametrize("factor", [None, (1.0, 1.0, 8.0), (1.0, 1.0, 0.5)])
 def test_a_long_vector_is_updated_in_pieces_with_the_bits_of_one(factor):
     rng, count = np.random.default_rng(9), 300_001
