@@ -196,7 +196,7 @@ def _zero_where(xp, ignored, x) -> Any:
     return x
 
 
-def _minus_log(xp, p, limit) -> Any:
+def minus_log(xp, p, limit) -> Any:
     """``-log(p)``, with infinities replaced by `limit`."""
     loss = xp.log(p)
     xp.negative(loss, out=loss)
@@ -206,7 +206,7 @@ def _minus_log(xp, p, limit) -> Any:
     return xp.maximum(loss, -bound, out=loss)
 
 
-def _limit(dtype) -> float:
+def limit_of_loss(dtype) -> float:
     return 65500.0 if dtype == np.float16 else 1e20
 
 
@@ -218,7 +218,7 @@ def _in_column(label, x) -> Any:
 @kernel("cross_entropy")
 def cross_entropy(xp, x, label, *, soft_label, ignore_index, out=None):
     if soft_label:
-        loss = _sum(xp, widen(label) * _minus_log(xp, widen(x), _limit(x.dtype)), -1)
+        loss = _sum(xp, widen(label) * minus_log(xp, widen(x), limit_of_loss(x.dtype)), -1)
         return narrow(xp, loss, x.dtype, out)
     return deliver(xp, _hard_loss(xp, x, label, ignore_index)[0], out)
 
@@ -235,7 +235,7 @@ def _hard_loss(xp, x, label, ignore_index) -> tuple[Any, Any]:
     index, ignored = checked_labels(xp, _in_column(label, x), x.shape[-1], ignore_index)
     elements, places = _elements(xp, x, index, -1)
     match = elements[places]
-    loss = _minus_log(xp, widen(match), _limit(x.dtype)).astype(x.dtype, copy=False)
+    loss = minus_log(xp, widen(match), limit_of_loss(x.dtype)).astype(x.dtype, copy=False)
     return _zero_where(xp, ignored, loss).reshape(label.shape), _zero_where(xp, ignored, match)
 
 
@@ -347,7 +347,7 @@ def _mean_loss(y, label, ignore_index, slope) -> tuple[Any, Any]:
     index, ignored = checked_labels(np, label, y.shape[-1], ignore_index)
     elements, places = _elements(np, y, index, -1)
     match = elements[places]
-    loss = _zero_where(np, ignored, _minus_log(np, match, _limit(y.dtype)))
+    loss = _zero_where(np, ignored, minus_log(np, match, limit_of_loss(y.dtype)))
     each = y.dtype.type(slope) / y.dtype.type(max(loss.size, 1))
     steep = _zero_where(np, ignored, np.true_divide(-each, match))
     along = match * steep

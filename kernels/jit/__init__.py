@@ -9,6 +9,7 @@ Updates of parameters give the bits of the shared kernels, because each number g
 exponentials round otherwise; each module says how much.
 """
 
+import minigraph.kernels.jit.by_number
 import minigraph.kernels.jit.conv
 import minigraph.kernels.jit.crf
 import minigraph.kernels.jit.ctc

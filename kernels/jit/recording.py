@@ -228,6 +228,22 @@ class Recording:
         self.work += labels.size
         self.emit(function, [labels, x, y], sizes, strides, STATUS if name == "pick" else 0)
 
+    def rows_call(self, name: str, numbers: Symbol, x: Symbol, y: Symbol, padding: int = -1) -> None:
+        """Move rows between a table and rows that lie one after the other: from `x` to `y`.
+
+        `name` is that of one of the functions ``take_rows``, ``put_rows`` and ``add_rows``.
+        """
+        table = x if name == "take_rows" else y
+        if numbers.dtype.name not in ("int32", "int64") or x.dtype.name not in _FLOATS or x.dtype != y.dtype:
+            raise UnsupportedError("other types")
+        if not (x.value.layout.flags.c_contiguous and numbers.value.layout.flags.c_contiguous and x.size and y.size):
+            raise UnsupportedError("another order, or no rows")
+        width = prod(table.shape[1:])
+        kind = f"{x.dtype.name}_{numbers.dtype.name}" if name == "add_rows" else numbers.dtype.name
+        self.work += numbers.size * width
+        sizes = (numbers.size, table.shape[0], width * x.dtype.itemsize, padding, width)
+        self.emit(address_of(f"{name}_{kind}"), [numbers, x, y], sizes, [], STATUS)
+
     def check_same(self, numbers: Symbol) -> None:
         """Let the walk end early if the numbers of a vector are not the same."""
         self.emit(address_of(f"check_same_int{8 * numbers.dtype.itemsize}"), [numbers], [numbers.size], [], STATUS)
@@ -339,6 +355,12 @@ class Symbol(Traced):
 
     def transpose(self, *axes: Any) -> Symbol:
         return self._view(self.value.layout.transpose(*axes))
+
+    def dot(self, other: Any) -> Symbol:
+        return self.apply("dot", self, other)
+
+    def max(self, axis: Any = None, keepdims: bool = False) -> Symbol:
+        return self.recording.reduced(np.maximum, self, axis, keepdims=keepdims)
 
     def squeeze(self, axis: Any = None) -> Symbol:
         return self._view(self.value.layout.squeeze(axis))

@@ -640,6 +640,59 @@ def test_a_label_that_is_no_class_is_found_in_a_table(named, dtype):
     assert not np.array_equal(np.array(scope.find_var("fc_0.w_0").get_tensor()), before)
 
 
+BY_NUMBER = {
+    "cross_entropy": lambda w, i: layers.cross_entropy(layers.softmax(layers.reshape(w, [2, 3])), i),
+    "cross_entropy of weights": lambda w, i: layers.cross_entropy(
+        layers.softmax(layers.reshape(w, [2, 3])), layers.label_smooth(layers.one_hot(i, 3)), soft_label=True
+    ),
+    "softmax_with_cross_entropy of weights": lambda w, i: layers.softmax_with_cross_entropy(
+        layers.reshape(w, [2, 3]), layers.one_hot(i, 3), soft_label=True
+    ),
+    "one_hot": lambda w, i: layers.mul(layers.one_hot(i, 3), w),
+    "gather": lambda w, i: layers.gather(w, i),
+    "gather, adding": lambda w, i: layers.gather(w, i, overwrite=False),
+    "gather_nd": lambda w, i: layers.gather_nd(w, i),
+}
+
+
+@pytest.mark.parametrize("dtype", ["int32", "int64"])
+@pytest.mark.parametrize("named", BY_NUMBER)
+def test_numbers_pick_elements_and_rows_in_a_table(named, dtype):
+    w, i = fluid.data("w", [3, 2]), fluid.data("i", [2, 1], dtype)
+    w.stop_gradient = False
+    found = BY_NUMBER[named](layers.scale(chain(w), 2.0), i)
+    fetch = [found, *fluid.gradients([layers.reduce_sum(layers.square(found))], [w])]
+    feed = np.random.default_rng(0).standard_normal((3, 2), np.float32)
+    executor = fluid.Executor(jit=True)
+    for numbers in ([[0], [2]], [[1], [1]]):
+        given = np.array(numbers, dtype)
+        assert outside(source(executor, fetch, w=feed, i=given)) == []
+        assert bits(run(executor, fetch, w=feed, i=given)) == bits(run(fluid.Executor(), fetch, w=feed, i=given))
+    type = "one_hot" if "weights" in named else named.split(",")[0]
+    with pytest.raises(ExecutionError, match=rf"^{type}2?: .* 3"):
+        run(executor, fetch, w=feed, i=np.array([[0], [3]], dtype))
+    assert bits(run(executor, fetch, w=feed, i=given)) == bits(run(fluid.Executor(), fetch, w=feed, i=given))
+
+
+@pytest.mark.parametrize("rows", [5, 4000])
+@pytest.mark.parametrize("padding", [None, 1, -1])
+def test_rows_are_looked_up_in_a_table_whatever_its_size(padding, rows):
+    fluid.default_startup_program().random_seed = 1
+    ids = fluid.data("ids", [3, 2, 1], "int64")
+    found = layers.embedding(ids, [rows, 4], padding_idx=padding)
+    loss = layers.reduce_sum(layers.square(layers.tanh(found)))
+    fluid.optimizer.SGD(0.1).minimize(loss)
+    given = np.array([[0, 1], [1, 4], [0, rows - 1]]).reshape(3, 2, 1)
+    seen = []
+    for jit in (True, False):
+        executor, scope = fluid.Executor(jit=jit), fluid.Scope()
+        executor.run(fluid.default_startup_program(), scope=scope)
+        seen.append([bits(run(executor, [found, loss, "embedding_0.w_0"], scope, ids=given)) for _ in range(4)])
+        with pytest.raises(ExecutionError, match=r"lookup_table: W has .* rows, but element 1 of Ids is -7"):
+            run(executor, [found], scope, ids=np.array([[0, -7], [0, 0], [0, 0]]).reshape(3, 2, 1))
+    assert seen[0] == seen[1]
+
+
 def test_a_label_that_is_ignored_finds_what_the_table_has_written_over():
     """The places of joined values are taken by later ones, while what was there is computed before the table."""
     x, wide, w, last = (

@@ -168,7 +168,12 @@ def vector(operands, i, size, like):
 
 def copy(operands, sizes, strides, own):
     """Copy bytes, as many as the first size says."""
-    x, y, i, size = load(operands), load(operands + 8), 0, load(sizes)
+    move(load(operands), load(operands + 8), load(sizes))
+
+
+def move(x, y, size):
+    """Copy `size` bytes from one address to another."""
+    i = 0
     while i + 8 <= size:
         store(y + i, load(x + i))
         i += 8
@@ -274,6 +279,54 @@ def put(operands, sizes, strides, own, like, label):
     for i in range(load(sizes)):
         at = place_at(labels, i, sizes, strides, label)
         store_as(y + at, load_as(x + i * load(strides + 24), like))
+
+
+def take_rows(operands, sizes, status, label):
+    """Copy the rows of a table that numbers tell; zeros where a number is that of the padding.
+
+    The sizes are how many numbers there are and how many rows, the bytes of a row, and the padding.
+    """
+    numbers, x, y = vector(operands, 0, load(sizes), label), load(operands + 8), load(operands + 16)
+    rows, size, padding = load(sizes + 8), load(sizes + 16), load(sizes + 24)
+    for i in range(numbers.size):
+        at = np.int64(numbers[i])
+        if padding != -1 and at == padding:
+            for j in range(size):
+                store_as(y + i * size + j, np.int8(0))
+        elif 0 <= at < rows:
+            move(x + at * size, y + i * size, size)
+        else:
+            store(status, 1)
+            return
+
+
+def put_rows(operands, sizes, status, label):
+    """Write each row over that of a table that its number tells; the last one stays."""
+    numbers, x, y = vector(operands, 0, load(sizes), label), load(operands + 8), load(operands + 16)
+    rows, size = load(sizes + 8), load(sizes + 16)
+    for i in range(numbers.size):
+        at = np.int64(numbers[i])
+        if not 0 <= at < rows:
+            store(status, 1)
+            return
+        move(x + i * size, y + at * size, size)
+
+
+def add_rows(operands, sizes, status, like, label):
+    """Add each row to that of a table that its number tells, but for the padding; sizes are those of `take_rows` and columns."""
+    numbers, rows, padding = vector(operands, 0, load(sizes), label), load(sizes + 8), load(sizes + 24)
+    columns = load(sizes + 32)
+    x = carray(pointer(load(operands + 8), like), (numbers.size, columns))
+    y = carray(pointer(load(operands + 16), like), (rows, columns))
+    for i in range(numbers.size):
+        at = np.int64(numbers[i])
+        if padding != -1 and at == padding:
+            continue
+        if not 0 <= at < rows:
+            store(status, 1)
+            return
+        for j in range(columns):
+            y[at, j] += x[i, j]
 
 
 def matmul(operands, sizes, strides, loop):
