@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 from math import isclose, prod
 from typing import Any, ClassVar
 
-from minigraph.passes.rules import Match, Rules, attr, op, rule, with_gradients
+from minigraph.passes.rules import Match, Rule, Rules, attr, op, rule, with_gradients
+from minigraph.support.window_rules import spatial_dims
 from minigraph.types import DType
 
 
@@ -24,13 +25,105 @@ def _divided(x: Any, factor: Any = attr("scale")) -> Any:
     return op("scale", X=_reduced("reduce_sum", x), scale=factor)
 
 
-@_mean.where
-@_divided.where
-def _(m: Match) -> Iterator[tuple[bool, str]]:
+def _has_known_sizes(m: Match) -> Iterator[tuple[bool, str]]:
     yield (
         all(size > 0 for size in m.x.shape or (-1,)) and m.x.dtype.is_floating,
         "x must be floating-point numbers, as many in each run",
     )
+
+
+def _reduced_twice(type: str) -> Rule:
+    @rule
+    def twice(
+        x: Any, first: Any = attr("dim"), first_all: Any = attr("reduce_all"), first_kept: Any = attr("keep_dim"),
+        second: Any = attr("dim"), second_all: Any = attr("reduce_all"), second_kept: Any = attr("keep_dim"),
+    ) -> Any:  # fmt: skip
+        part = op(type, X=x, reduce_all=first_all, dim=first, keep_dim=first_kept)
+        return op(type, X=part, reduce_all=second_all, dim=second, keep_dim=second_kept)
+
+    twice.where(_has_known_sizes)
+
+    @twice.where
+    def _(m: Match) -> Iterator[tuple[bool, str]]:
+        yield _joined(m) is not None, "one operator must give the shape that both give"
+
+    @twice.to
+    def _(m: Match, x: Any) -> Any:
+        dim, keep_dim = _joined(m) or ([], False)
+        return op(type, X=x, reduce_all=len(dim) == len(m.x.shape), dim=dim, keep_dim=keep_dim)
+
+    return twice
+
+
+def _joined(m: Match) -> tuple[list[int], bool] | None:
+    """The dimensions that both operators reduce, and whether they are kept; None if some are kept and some not."""
+    rank = len(m.x.shape)
+    first = _axes_of(rank, m.first, m.first_all)
+    kept = [axis for axis in range(rank) if m.first_kept or axis not in first]
+    if not kept:  # there is no rank 0: what has no dimension left has one of one element
+        return (sorted(first), False) if not m.second_kept else None
+    second = {kept[axis] for axis in _axes_of(len(kept), m.second, m.second_all)}
+    both = sorted(first | second)
+    if m.first_kept == m.second_kept or first <= second:
+        return both, m.second_kept
+    return None
+
+
+_sum_of_sums, _mean_of_means = map(_reduced_twice, ("reduce_sum", "reduce_mean"))
+
+
+@rule
+def _mean_of_rows(x: Any) -> Any:
+    return op("mean", X=_reduced("reduce_mean", x))
+
+
+@_mean_of_rows.to
+def _(x: Any) -> Any:
+    return op("mean", X=x)
+
+
+_OF_POOLS = (
+    "ksize", "global_pooling", "strides", "paddings", "exclusive", "adaptive", "ceil_mode", "data_format", "is_test",
+    "padding_algorithm",
+)  # fmt: skip
+
+
+def _pool(type: str, **slots: Any) -> Any:
+    return op(type, **slots, pooling_type="avg", **{name: attr() for name in _OF_POOLS})
+
+
+@rule
+def _pooled(x: Any) -> Any:
+    return _pool("pool2d", X=x)
+
+
+@_pooled.to
+def _(x: Any, data_format: str) -> Any:
+    return op("reduce_mean", X=x, dim=list(spatial_dims(data_format)), keep_dim=True)
+
+
+@rule
+def _pooled_grad(x: Any, out: Any, d: Any) -> Any:
+    """Match the gradient whatever made Out, which it does not need."""
+    return _pool("pool2d_grad", X=x, Out=out, Out_GRAD=d, outputs=["X_GRAD"])[0]
+
+
+@_pooled_grad.to
+def _(x: Any, d: Any, data_format: str) -> Any:
+    dim = list(spatial_dims(data_format))
+    return op("reduce_mean_grad", X=x, Out_GRAD=d, dim=dim, keep_dim=True, outputs=["X_GRAD"])[0]
+
+
+for _each in (_mean, _divided, _mean_of_rows, _pooled, _pooled_grad):
+    _each.where(_has_known_sizes)
+
+
+@_pooled.where
+@_pooled_grad.where
+def _(m: Match) -> Iterator[tuple[bool, str]]:
+    # As in fluid, gradients of pools have weights of float32 for every type.
+    yield m.x.dtype is DType.FP32, "x must be float32"
+    yield m.global_pooling or (m.adaptive and list(m.ksize) == [1, 1]), "a window must be the whole image"
 
 
 @_mean.where
@@ -47,8 +140,11 @@ def _(m: Match) -> Iterator[tuple[bool, str]]:
 
 
 def _axes(m: Match) -> set[int]:
-    rank = len(m.x.shape)
-    return {*range(rank)} if m.reduce_all else {axis % rank for axis in m.dim}
+    return _axes_of(len(m.x.shape), m.dim, m.reduce_all)
+
+
+def _axes_of(rank: int, dim: Sequence[int], reduce_all: bool) -> set[int]:
+    return {*range(rank)} if reduce_all else {axis % rank for axis in dim}
 
 
 @_mean.to
@@ -64,7 +160,8 @@ def _(x: Any, reduce_all: bool, dim: Sequence[int], keep_dim: bool) -> Any:
 class MeanOfAll(Rules):
     """Turn ``reduce_sum`` that ``scale`` divides into ``reduce_mean``, and that over all dimensions into ``mean``.
 
-    Likewise for their gradients. `FuseMeanLoss` looks for ``mean`` only, `FindNormalizations` for ``reduce_mean``. A
+    A sum of sums becomes one sum, a mean of means one mean, and the average of whole images a ``reduce_mean``. Likewise
+    for their gradients. `FuseMeanLoss` looks for ``mean`` only, `FindNormalizations` for ``reduce_mean``. A
     float64 sum stays where the factor, which is a float32, is not exactly 1 by the number of elements.
 
     Law: each mean is the same up to rounding: by at most ``2 n eps`` times the mean of the magnitudes of n elements,
@@ -73,4 +170,12 @@ class MeanOfAll(Rules):
 
     changes_rounding: ClassVar[bool] = True
 
-    rules = (*with_gradients(_mean, "x"), *with_gradients(_divided, "x"))
+    rules = (
+        *(
+            each
+            for forward in (_mean, _divided, _sum_of_sums, _mean_of_means, _mean_of_rows)
+            for each in with_gradients(forward, "x")
+        ),
+        _pooled,
+        _pooled_grad,
+    )

@@ -14,6 +14,13 @@ pytestmark = pytest.mark.numbers
 test_training = keeps_trainings(MeanOfAll())
 
 
+def types_left(*fetch):
+    program = fluid.default_main_program().clone()
+    program.roots = tuple(each.name for each in fetch)
+    pipeline(MeanOfAll()).apply(program)
+    return [op.type for op in program.global_block().ops]
+
+
 def left(*lines):
     head = ["    block 0", "      data x: float32[4, 2]"]
     return op_lines(MeanOfAll(), "\n".join([*head, *(f"      {line}" for line in lines)]), ["w"])
@@ -96,6 +103,88 @@ def test_sums_along_dimensions_that_are_divided_are_means(options, dtype):
     found, expected = with_and_without(MeanOfAll(), feed, fetch)
     for a, b in zip(found, expected, strict=True):
         np.testing.assert_allclose(a, b, rtol=16 * np.finfo(dtype).eps)
+
+
+CHAINS = {
+    "mean of rows": lambda x: layers.mean(layers.reduce_mean(x, dim=1)),
+    "means of means": lambda x: layers.reduce_mean(layers.reduce_mean(x, dim=[0]), dim=[1]),
+    "kept means": lambda x: layers.reduce_mean(layers.reduce_mean(x, dim=2, keep_dim=True), dim=[0], keep_dim=True),
+    "kept, then all": lambda x: layers.reduce_mean(layers.reduce_mean(x, dim=2, keep_dim=True)),
+    "kept, then taken out": lambda x: layers.reduce_mean(layers.reduce_mean(x, dim=2, keep_dim=True), dim=[0, 2]),
+    "sums of sums": lambda x: layers.reduce_sum(layers.reduce_sum(x, dim=-1), dim=0),
+    "sum of all sums": lambda x: layers.reduce_sum(layers.reduce_sum(x, dim=[0, 1])),
+}
+
+
+@pytest.mark.usefixtures("new_program")
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("chain", CHAINS)
+def test_reductions_of_reductions_are_one(chain, dtype):
+    x = data("x", 2, 4, 3, dtype=dtype)
+    out = CHAINS[chain](x)
+    fetch, feed = [out, *fluid.gradients([layers.square(out)], [x])], {"x": numbers(2, 4, 3, dtype=dtype)}
+    types = types_left(*fetch)
+    assert sum(type in ("mean", "reduce_mean", "reduce_sum") for type in types) == 1
+    assert sum(type in ("mean_grad", "reduce_mean_grad", "reduce_sum_grad") for type in types) == 1
+    found, expected = with_and_without(MeanOfAll(), feed, fetch)
+    for a, b in zip(found, expected, strict=True):
+        assert a.shape == b.shape
+        np.testing.assert_allclose(a, b, rtol=64 * np.finfo(dtype).eps)
+
+
+@pytest.mark.usefixtures("new_program")
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: layers.reduce_mean(layers.reduce_mean(x, dim=2), dim=[0], keep_dim=True),
+        lambda x: layers.reduce_sum(layers.reduce_sum(x, dim=2, keep_dim=True), dim=[0]),
+        lambda x: layers.reduce_sum(layers.reduce_mean(x, dim=2), dim=[0]),
+        lambda x: layers.reduce_sum(layers.reduce_sum(x), keep_dim=True),
+    ],
+)
+def test_reductions_of_other_shapes_or_kinds_stay(function):
+    out = function(data("x", 2, 4, 3, dtype="float32"))
+    assert types_left(out) == [op.type for op in fluid.default_main_program().global_block().ops]
+
+
+POOLS = {
+    "global": {"global_pooling": True, "pool_padding": 1},
+    "of ranges": {"global_pooling": True, "pool_size": 2, "pool_stride": 3},
+    "channels last": {"global_pooling": True, "data_format": "NHWC"},
+}
+
+
+@pytest.mark.usefixtures("new_program")
+@pytest.mark.parametrize("pool", [*POOLS, "adaptive"])
+def test_the_average_of_whole_images_is_a_mean(pool):
+    x = data("x", 2, 3, 5, 4, dtype="float32")
+    out = (
+        layers.adaptive_pool2d(x, [1, 1], pool_type="avg")
+        if pool == "adaptive"
+        else layers.pool2d(x, pool_type="avg", **POOLS[pool])
+    )
+    fetch, feed = [out, *fluid.gradients([layers.square(out)], [x])], {"x": numbers(2, 3, 5, 4, dtype="float32")}
+    types = set(types_left(*fetch))
+    assert {"reduce_mean", "reduce_mean_grad"} <= types
+    assert types.isdisjoint({"pool2d", "pool2d_grad"})
+    found, expected = with_and_without(MeanOfAll(), feed, fetch)
+    for a, b in zip(found, expected, strict=True):
+        assert a.shape == b.shape
+        np.testing.assert_allclose(a, b, rtol=64 * np.finfo("float32").eps)
+
+
+OTHER_POOLS = {
+    "maximum": ("float32", {"pool_type": "max", "global_pooling": True}),
+    "of windows": ("float32", {"pool_type": "avg", "pool_size": 2}),
+    "float64, whose gradient has weights of float32": ("float64", {"pool_type": "avg", "global_pooling": True}),
+}
+
+
+@pytest.mark.usefixtures("new_program")
+@pytest.mark.parametrize("pool", OTHER_POOLS)
+def test_other_pools_stay(pool):
+    dtype, options = OTHER_POOLS[pool]
+    assert types_left(layers.pool2d(data("x", 2, 3, 4, 4, dtype=dtype), **options)) == ["pool2d"]
 
 
 @pytest.mark.timing
