@@ -110,41 +110,72 @@ def _(m: Match, out: Any, d: Any, number: float) -> Any:
     return _multiplied(op("reciprocal_grad", Out=out, Out_GRAD=d, outputs=["X_GRAD"])[0], 1 / number)
 
 
-def _scaled(x: Any, factor: Any) -> Any:
-    return op("scale", X=x, scale=factor, bias_after_scale=attr())
+@rule
+def _twice(
+    x: Any, first: Any = attr("scale"), first_bias: Any = attr("bias"), first_after: Any = attr("bias_after_scale"),
+    second: Any = attr("scale"), second_bias: Any = attr("bias"), second_after: Any = attr("bias_after_scale"),
+) -> Any:  # fmt: skip
+    inner = op("scale", X=x, scale=first, bias=first_bias, bias_after_scale=first_after)
+    return op("scale", X=inner, scale=second, bias=second_bias, bias_after_scale=second_after)
 
 
 @rule
-def _twice(x: Any, first: Any = attr("scale"), second: Any = attr("scale")) -> Any:
-    return _scaled(_scaled(x, first), second)
+def _shifted_before(x: Any, factor: Any = attr("scale"), bias: Any = attr()) -> Any:
+    return op("scale", X=x, scale=factor, bias=bias, bias_after_scale=False)
+
+
+def _at_once(m: Match) -> tuple[float, float]:
+    """Factor and bias of two operators in one."""
+    bias = m.first_bias if m.first_after else m.first * m.first_bias
+    bias = m.second * bias + m.second_bias if m.second_after else m.second * (bias + m.second_bias)
+    return m.first * m.second, bias
+
+
+def _is_ordinary(number: float) -> bool:
+    return not number or 1e-6 < abs(number) < 1e6
 
 
 @_twice.where
 def _(m: Match) -> Iterator[tuple[bool, str]]:
+    yield m.first and m.second, "no factor may be 0"
+    yield from _says_the_same(m, (m.first, m.second, m.first_bias, m.second_bias), _at_once(m))
+
+
+@_shifted_before.where
+def _(m: Match) -> Iterator[tuple[bool, str]]:
+    yield from _says_the_same(m, (m.factor, m.bias), (m.factor, m.factor * m.bias))
+
+
+def _says_the_same(m: Match, given: Sequence[float], made: Sequence[float]) -> Iterator[tuple[bool, str]]:
     yield m.x.dtype in (DType.FP32, DType.FP64), "x must be float32 or float64"
-    sizes = [abs(factor) for factor in (m.first, m.second, m.first * m.second)]
-    yield all(1e-6 < size < 1e6 for size in sizes), "the factors must be of ordinary size"
-    exact = float(np.float32(m.first)) * float(np.float32(m.second))
+    yield all(map(_is_ordinary, (*given, *made))), "the numbers must be of ordinary size"
     yield (
-        m.x.dtype is DType.FP32 or float(np.float32(exact)) == exact,
-        "the product must be a float32, as attributes are",
+        m.x.dtype is DType.FP32 or all(float(np.float32(number)) == number for number in made),
+        "the numbers must be float32, as attributes are",
     )
 
 
 @_twice.to
-def _(x: Any, first: float, second: float) -> Any:
-    return op("scale", X=x, scale=first * second)
+def _(m: Match, x: Any) -> Any:
+    factor, bias = _at_once(m)
+    return op("scale", X=x, scale=factor, bias=bias)
+
+
+@_shifted_before.to
+def _(x: Any, factor: float, bias: float) -> Any:
+    return op("scale", X=x, scale=factor, bias=factor * bias)
 
 
 class ScaleByConstants(Rules):
     """Turn sums, differences, products and quotients with a number made by ``fill_constant`` into a ``scale``.
 
     A number may have the shape of the other operand, and then be the first one; it is divided by x as by the
-    ``reciprocal``. A power of a number becomes ``pow``. Likewise for their gradients, and for factors that follow each
-    other.
+    ``reciprocal``. A power of a number becomes ``pow``. Likewise for their gradients. Factors and addends that follow
+    each other become one of each, the factor first.
 
-    Law: every value is the same up to rounding, by at most ``4 eps`` times its size, as long as it and the values
-    between are neither infinite nor below the smallest normal number. Only float32 has factors exactly.
+    Law: every value is the same up to rounding, by at most ``4 eps`` times the largest of its size and those of the
+    terms that are added for it, as long as it and the values between are neither infinite nor below the smallest normal
+    number. Only float32 has factors exactly.
     """
 
     changes_rounding: ClassVar[bool] = True
@@ -157,4 +188,5 @@ class ScaleByConstants(Rules):
         _rule_of_first("div"),
         _divisor_grad,
         _twice,
+        _shifted_before,
     )
