@@ -376,13 +376,13 @@ def test_rows_are_added_within_a_few_roundings_whatever_their_layout(shape, dtyp
 def test_last_dimensions_are_added_within_a_few_roundings_whatever_their_layout(shape, axes, dtype):
     x = np.random.default_rng(8).lognormal(0, 2, shape).astype(dtype)
     exact = np.sum(x.astype(np.longdouble), axis=axes)
-    for given in (x, np.asfortranarray(x)):
-        found = add_over(np, given, axes)
+    for laid in (x, np.asfortranarray(x)):
+        found = add_over(np, laid, axes)
         assert (found.shape, found.dtype) == (exact.shape, np.dtype(dtype))
         assert (np.abs(found - exact) <= 30 * np.finfo(dtype).eps * exact).all()
-        assert add_over(np, given, axes, out=(out := np.full(exact.shape, 7, dtype))) is out
+        assert add_over(np, laid, axes, out=(out := np.full(exact.shape, 7, dtype))) is out
         assert out.tobytes() == found.tobytes()
-        kept = add_over(np, given, axes, keepdims=True)
+        kept = add_over(np, laid, axes, keepdims=True)
         assert kept.shape == tuple(1 if i in axes else size for i, size in enumerate(shape))
         assert kept.tobytes() == found.tobytes()
 

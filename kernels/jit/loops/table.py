@@ -313,7 +313,10 @@ def put_rows(operands, sizes, status, label):
 
 
 def add_rows(operands, sizes, status, like, label):
-    """Add each row to that of a table that its number tells, but for the padding; sizes are those of `take_rows` and columns."""
+    """Add each row to that of a table that its number tells, but for the padding.
+
+    The sizes are those of `take_rows`, and the columns.
+    """
     numbers, rows, padding = vector(operands, 0, load(sizes), label), load(sizes + 8), load(sizes + 24)
     columns = load(sizes + 32)
     x = carray(pointer(load(operands + 8), like), (numbers.size, columns))
