@@ -84,7 +84,7 @@ def _offer(xp, xs, *, steps):
     whole = _whole(tuple(steps), types)
     if prod(types[_first(calls[0])].shape) < LARGE:
         return whole
-    layout = Layout(calls, types)
+    layout = BroadcastLayout(calls, types)
     # There is nothing to cut along.
     if layout.flat[0] == 1:
         return whole
@@ -103,7 +103,7 @@ def _in_one_launch(xp, steps: tuple[str, ...], types: tuple[ArrayType, ...]) -> 
     from minigraph.kernels.fused_on_gpu import one_launch
 
     calls = parse_calls(steps)
-    layout = Layout(calls, {f"x{i}": each for i, each in enumerate(types)})
+    layout = BroadcastLayout(calls, {f"x{i}": each for i, each in enumerate(types)})
     is_there = [any(f"y{i}" in call.writes for call in calls) for i in range(RESULTS)]
     launch = one_launch(xp, layout, [f"y{i}" for i in range(RESULTS) if is_there[i]])
 
@@ -180,7 +180,7 @@ def _out(call: FusedCall) -> str:
     return f", out={outs[0] if len(outs) == 1 else '(' + ', '.join(outs) + ')'}"
 
 
-class Layout:
+class BroadcastLayout:
     """Broadcast of operands to the results; `joins` merges neighbouring dimensions that broadcast alike everywhere.
 
     Attributes
@@ -239,7 +239,7 @@ class Layout:
         return found
 
 
-def _pieces(layout: Layout) -> Callable[..., Any]:
+def _pieces(layout: BroadcastLayout) -> Callable[..., Any]:
     """A function that makes the calls on pieces along the first of the merged dimensions."""
     length, *rest = layout.flat
     step = min(length, max(1, PIECE // max(prod(rest), 1)))

@@ -11,7 +11,7 @@ import numpy as np
 
 from minigraph.errors import ExecutionError
 from minigraph.kernels.registry import kernel
-from minigraph.kernels.sequence_rows import Steps, lengths_of, offsets_of, ranges, rank_of, slices_of
+from minigraph.kernels.sequence_rows import TimeSteps, lengths_of, offsets_of, ranges, rank_of, slices_of
 
 
 @kernel("lod_rank_table")
@@ -44,7 +44,7 @@ class _Elements:
     """The elements of sequences in the order of steps: rows, or sequences of the level `inner`."""
 
     def __init__(self, offsets, inner) -> None:
-        steps = Steps.of(offsets)
+        steps = TimeSteps.of(offsets)
         self.rows, self.starts = steps.rows, steps.starts
         self.levels: list[np.ndarray] = []
         """For each step the offsets of its sequences."""
@@ -88,7 +88,7 @@ def array_to_lod_tensor(xp, array, table, like, x_lod, table_lod, like_lod):
 
 def _inner_offsets(outer, of_steps) -> np.ndarray:
     """The offsets of the inner sequences, from those of each step."""
-    return offsets_of(Steps.of(outer).back(np.concatenate([lengths_of(level) for level in of_steps])))
+    return offsets_of(TimeSteps.of(outer).back(np.concatenate([lengths_of(level) for level in of_steps])))
 
 
 def _alive(table, i) -> int:

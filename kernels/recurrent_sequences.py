@@ -1,7 +1,7 @@
 """Recurrent networks over sequences of different lengths.
 
-The rows of all sequences are brought into the order of time (`Steps`). So each step is one product with the weights,
-for the sequences that still go on, and what needs no earlier step is computed for all rows at once.
+The rows of all sequences are brought into the order of time (`TimeSteps`). So each step is one product with the
+weights, for the sequences that still go on, and what needs no earlier step is computed for all rows at once.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from minigraph.kernels.registry import kernel
-from minigraph.kernels.sequence_rows import Steps
+from minigraph.kernels.sequence_rows import TimeSteps
 from minigraph.kernels.sums import add_over
 
 
@@ -364,7 +364,7 @@ def lstm_by(cell_type) -> Callable[..., Any]:
         xp, x, h0, c0, weight, bias, x_lod, *, use_peepholes, is_reverse, gate_activation, cell_activation,
         candidate_activation,
     ):  # fmt: skip
-        steps = Steps.of(x_lod[-1], is_reverse)
+        steps = TimeSteps.of(x_lod[-1], is_reverse)
         act = gate_activation, cell_activation, candidate_activation
         cell = cell_type(xp, act, weights_of_cell(bias) if use_peepholes else None)
         run, hidden = lstm_forward(xp, steps, x, h0, c0, weight, bias, cell)
@@ -380,7 +380,7 @@ def lstm_grad_by(cell_type) -> Callable[..., Any]:
         xp, x, h0, c0, weight, bias, hidden, cells, gates, squashed, d_hidden, d_cells, x_lod, *, use_peepholes,
         is_reverse, gate_activation, cell_activation, candidate_activation, wanted,
     ):  # fmt: skip
-        steps = Steps.of(x_lod[-1], is_reverse)
+        steps = TimeSteps.of(x_lod[-1], is_reverse)
         act = gate_activation, cell_activation, candidate_activation
         cell = cell_type(xp, act, weights_of_cell(bias) if use_peepholes else None)
         run = LSTM(gates, cells[steps.rows], squashed, hidden[steps.rows])
@@ -405,7 +405,7 @@ def lstmp(
     xp, x, h0, c0, weight, proj_weight, bias, x_lod, *, use_peepholes, is_reverse, cell_clip, proj_clip,
     gate_activation, cell_activation, candidate_activation, proj_activation,
 ):  # fmt: skip
-    steps = Steps.of(x_lod[-1], is_reverse)
+    steps = TimeSteps.of(x_lod[-1], is_reverse)
     act = gate_activation, cell_activation, candidate_activation
     cell = LSTMCell(xp, act, weights_of_cell(bias) if use_peepholes else None, cell_clip)
     projection = Projection(proj_weight, ACTIVATIONS[proj_activation], proj_clip)
@@ -419,7 +419,7 @@ def lstmp_grad(
     use_peepholes, is_reverse, cell_clip, proj_clip, gate_activation, cell_activation, candidate_activation,
     proj_activation, wanted,
 ):  # fmt: skip
-    steps = Steps.of(x_lod[-1], is_reverse)
+    steps = TimeSteps.of(x_lod[-1], is_reverse)
     act = gate_activation, cell_activation, candidate_activation
     cell = LSTMCell(xp, act, weights_of_cell(bias) if use_peepholes else None, cell_clip)
     projection = Projection(proj_weight, ACTIVATIONS[proj_activation], proj_clip)
@@ -435,7 +435,7 @@ def gru_by(cell_type) -> Callable[..., Any]:
     """The kernel of ``gru`` whose steps a cell of this type computes."""
 
     def gru(xp, x, h0, weight, bias, x_lod, *, activation, gate_activation, is_reverse, origin_mode):
-        steps = Steps.of(x_lod[-1], is_reverse)
+        steps = TimeSteps.of(x_lod[-1], is_reverse)
         cell = cell_type(xp, (gate_activation, activation), origin_mode)
         run = gru_forward(xp, steps, x, h0, weight, bias, cell)
         return *run, steps.back(run.hidden)
@@ -453,7 +453,7 @@ def gru_grad_by(cell_type) -> Callable[..., Any]:
         xp, x, h0, weight, bias, gates, kept, by_time, hidden, d_hidden, x_lod, *, activation, gate_activation,
         is_reverse, origin_mode, wanted,
     ):  # fmt: skip
-        steps = Steps.of(x_lod[-1], is_reverse)
+        steps = TimeSteps.of(x_lod[-1], is_reverse)
         cell = cell_type(xp, (gate_activation, activation), origin_mode)
         run = GRU(gates, kept, by_time)
         d_x, *others = gru_backward(xp, steps, run, h0, weight, bias, d_hidden[steps.rows], cell)

@@ -46,7 +46,7 @@ def alive_at(lengths, longest) -> np.ndarray:
 
 
 @dataclass(frozen=True)
-class Steps:
+class TimeSteps:
     """Sequences by time: the first row of each, then the second of each, and so on, longest sequence first.
 
     So the sequences that still go on at a step are the first of those at the step before.
@@ -60,7 +60,7 @@ class Steps:
     """The rows of all steps, one step after the other."""
 
     @classmethod
-    def of(cls, offsets, is_reverse=False) -> Steps:
+    def of(cls, offsets, is_reverse=False) -> TimeSteps:
         lengths = np.diff(offsets)
         ranked = rank_of(lengths)
         longest = int(lengths.max(initial=0))

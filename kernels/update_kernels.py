@@ -20,7 +20,7 @@ from minigraph.kernels.indexing import taken
 from minigraph.kernels.registry import kernel
 from minigraph.kernels.sparse_rows import merged
 from minigraph.kernels.tensor import copied
-from minigraph.kernels.update_rules import RULES, SINGLE, TENSORS, Rule, names_in, target_of
+from minigraph.kernels.update_rules import RULES, SINGLE, TENSORS, UpdateRule, names_in, target_of
 
 WHOLE, ROWS, LAZY = "whole", "rows", "lazy"
 """Kinds of gradients: an array; selected rows, with zeros elsewhere; selected rows that alone are updated.
@@ -33,7 +33,7 @@ def update(fades: str = "", optional: str = "") -> Callable[[Callable[..., Any]]
     """Make a rule of a function, and register the kernel for whole arrays; see `minigraph.kernels.update_rules`."""
 
     def decorate(function: Callable[..., Any]) -> Update:
-        rule = RULES[function.__name__] = Rule(function, fades, optional)
+        rule = RULES[function.__name__] = UpdateRule(function, fades, optional)
         made = Update(rule)
         if "skip" in rule.inputs:
             kernel(rule.type)(made)
@@ -47,13 +47,13 @@ class Update:
 
     Parameters
     ----------
-    rule : Rule
+    rule : UpdateRule
     mode : {WHOLE, ROWS, LAZY}
     powers_first : bool
         Whether the powers are multiplied before they are used.
     """
 
-    def __init__(self, rule: Rule, mode: str = WHOLE, powers_first: bool = False) -> None:
+    def __init__(self, rule: UpdateRule, mode: str = WHOLE, powers_first: bool = False) -> None:
         self.rule, self._mode, self._powers_first = rule, mode, powers_first
         xp = inspect.Parameter("xp", inspect.Parameter.POSITIONAL_OR_KEYWORD)
         out = inspect.Parameter("out", inspect.Parameter.KEYWORD_ONLY, default=None)
@@ -133,7 +133,7 @@ class _Writer:
     and so on are arrays for intermediate results. For selected rows, ``grad`` are the values and ``rows`` the numbers.
     """
 
-    def __init__(self, rule: Rule, mode: str, powers_first: bool) -> None:
+    def __init__(self, rule: UpdateRule, mode: str, powers_first: bool) -> None:
         self._rule, self._mode, self._powers_first = rule, mode, powers_first
         self._numbers = {*SINGLE, *rule.attrs}
         self._by_rows = {"grad"} if mode == ROWS else set[str]()

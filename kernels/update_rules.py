@@ -41,7 +41,7 @@ TENSORS = {"beta1": "beta1_tensor", "beta2": "beta2_tensor"}
 _TYPE = "T"
 
 
-class Rule:
+class UpdateRule:
     """An update rule.
 
     Attributes
@@ -149,7 +149,7 @@ class Element:
     numbers: tuple[float, ...]
 
 
-RULES: dict[str, Rule] = {}
+RULES: dict[str, UpdateRule] = {}
 """Update rules by operator type."""
 
 

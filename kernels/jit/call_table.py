@@ -16,7 +16,7 @@ import numpy as np
 
 from minigraph.kernels.jit.functions import LOOPS, address_of
 from minigraph.kernels.jit.loops.layout import HEAD, WORDS_OF_ARRAY, WORDS_OF_CALL, WORDS_OF_MOVE
-from minigraph.kernels.jit.recording import STATUS, Call
+from minigraph.kernels.jit.recording import STATUS, NativeCall
 from minigraph.support.alignment import ALIGNMENT, aligned, room_for
 
 _WORD = 8
@@ -96,7 +96,7 @@ class CallTable:
         if memory.kind == "array":
             self._written.add(memory.at)
 
-    def add(self, call: Call, operands: Sequence[tuple[Memory, int]]) -> None:
+    def add(self, call: NativeCall, operands: Sequence[tuple[Memory, int]]) -> None:
         """Append a call whose operands lie at these offsets in these memories."""
         first = len(self._data)
         for position, (memory, further) in enumerate(operands, first):
@@ -113,7 +113,7 @@ class CallTable:
 
     def copy(self, source: Memory, target: Memory, size: int) -> None:
         """Append a copy of `size` bytes."""
-        self.add(Call(address_of("copy"), 0, (), (size,), ()), [(source, 0), (target, 0)])
+        self.add(NativeCall(address_of("copy"), 0, (), (size,), ()), [(source, 0), (target, 0)])
 
     def _shared(self, words: tuple[int, ...]) -> int:
         """Return the position of sizes or strides in the data; calls with the same ones share it."""

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from minigraph.kernels.formulas import has_formula, written
-from minigraph.kernels.fused import RESULTS, ArrayType, Layout, delivered
+from minigraph.kernels.fused import RESULTS, ArrayType, BroadcastLayout, delivered
 from minigraph.kernels.jit import offers
 from minigraph.kernels.jit.compiling import Loops, compiled
 from minigraph.kernels.jit.offers import numba_name, or_kernel
@@ -64,7 +64,7 @@ def _group(xs: Sequence[Any], steps: Sequence[str], least: int) -> Callable[...,
     calls, types = parse_calls(steps), {f"x{i}": ArrayType(x.shape, x.dtype) for i, x in enumerate(xs)}
     shape, count = types[calls[0].reads[0]].shape, _number_of_segments(steps)
     # A matrix with long rows keeps its shape, which saves a reshape of each array.
-    layout = Layout(calls, types, joins=len(shape) != 2 or shape[-1] < _SHORT_ROW or count > 1)
+    layout = BroadcastLayout(calls, types, joins=len(shape) != 2 or shape[-1] < _SHORT_ROW or count > 1)
     kind = numba_name(layout.dtype)
     is_worth_it = prod(shape) * len(calls) >= least and 0 not in shape
     if kind is None or len(layout.flat) > _MOST_DIMENSIONS or not is_worth_it:
@@ -131,7 +131,7 @@ class _Nest:
     results : list of str
     """
 
-    def __init__(self, layout: Layout, steps: tuple[str, ...]) -> None:
+    def __init__(self, layout: BroadcastLayout, steps: tuple[str, ...]) -> None:
         self.layout = layout
         self.results = [f"y{i}" for i in range(RESULTS) if any(f"y{i}" in call.writes for call in layout.calls)]
         # The dimensions along which an operand is not broadcast.

@@ -37,7 +37,7 @@ _WORDS = (1, 2, 4, 8)
 """Bytes of an element that can be copied as a whole number."""
 
 
-class Call(NamedTuple):
+class NativeCall(NamedTuple):
     """One call, repeated `times` times; the second half of the strides moves the operands between repetitions."""
 
     function: int
@@ -55,7 +55,7 @@ class Call(NamedTuple):
         return is_each and self.strides[number::count] == self.strides[count - 1 :: count]
 
 
-class Place(NamedTuple):
+class SymbolMemory(NamedTuple):
     """Memory that a symbol stands for."""
 
     memory: int
@@ -72,7 +72,7 @@ class Recording:
         Stand-ins; those of the inputs first.
     constants : dict
         By number of a memory the values that are there from the start.
-    calls : list of Call
+    calls : list of NativeCall
         The last operand of each is what it writes to.
     work : int
         Elements that the calls go through, where 32 products of two numbers count as one.
@@ -91,12 +91,12 @@ class Recording:
         self.inputs = 0
         self.memories: list[np.ndarray] = []
         self.constants: dict[int, np.ndarray] = {}
-        self.calls: list[Call] = []
+        self.calls: list[NativeCall] = []
 
     def new(self, shape: Sequence[int], dtype: Any) -> Symbol:
         """A symbol with memory of its own."""
         self.memories.append(np.empty(tuple(shape), dtype))
-        return Symbol(self, Place(len(self.memories) - 1, self.memories[-1]))
+        return Symbol(self, SymbolMemory(len(self.memories) - 1, self.memories[-1]))
 
     def of(self, shape: Sequence[int], dtype: Any, is_transposed: bool) -> Symbol:
         """A symbol with memory of its own, in which a matrix may lie column by column."""
@@ -127,7 +127,8 @@ class Recording:
         own: int = 0,
         times: int = 1,
     ) -> None:
-        self.calls.append(Call(function, own, tuple(map(self.place_of, operands)), tuple(sizes), tuple(strides), times))
+        places = tuple(map(self.place_of, operands))
+        self.calls.append(NativeCall(function, own, places, tuple(sizes), tuple(strides), times))
 
     def each(self, function: int, own: int, operands: Sequence[Symbol]) -> None:
         """Call an inner loop for all elements of operands of one shape."""
@@ -145,7 +146,7 @@ class Recording:
                 (memory, offset + sum(i * step for i, step in zip(index, x.strides, strict=False)))
                 for (memory, offset), x in zip(places, arrays, strict=True)
             ]
-            self.calls.append(Call(function, own, tuple(moved), (size,), (*inner, *steps), times))
+            self.calls.append(NativeCall(function, own, tuple(moved), (size,), (*inner, *steps), times))
 
     def ufunc(self, ufunc: np.ufunc, operands: Sequence[Any]) -> Symbol:
         """The result of a function of NumPy on elements; the operands may be numbers."""
@@ -315,9 +316,9 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {}
 class Symbol(Traced):
     """Array of a recording."""
 
-    value: Place
+    value: SymbolMemory
 
-    def __init__(self, recording: Recording, value: Place) -> None:
+    def __init__(self, recording: Recording, value: SymbolMemory) -> None:
         self.recording, self.value = recording, value
 
     @property
@@ -386,7 +387,7 @@ class Symbol(Traced):
 
     def seen(self, layout: np.ndarray) -> Symbol:
         """The same memory in another layout."""
-        return Symbol(self.recording, Place(self.value.memory, layout))
+        return Symbol(self.recording, SymbolMemory(self.value.memory, layout))
 
     def __bool__(self) -> bool:
         raise UnsupportedError("a choice by what an array holds")

@@ -22,7 +22,7 @@ from minigraph.kernels.jit.updates import body, head, numbers_of
 from minigraph.kernels.registry import find_kernel, specialize
 from minigraph.kernels.sparse_rows import SparseRows
 from minigraph.kernels.update_kernels import buffers_for, is_skipped, kept, one_or_all, owned
-from minigraph.kernels.update_rules import RULES, TENSORS, Element, Rule, names_in
+from minigraph.kernels.update_rules import RULES, TENSORS, Element, UpdateRule, names_in
 
 _LOOPS = Loops("rows")
 INDICES = "int64[::1]"
@@ -164,7 +164,7 @@ for _type in (
 
 
 @cache
-def _loops(rule: Rule, element: Element) -> Loops:
+def _loops(rule: UpdateRule, element: Element) -> Loops:
     """The loop over rows for a rule, named by its type.
 
     Its parameters are those of the selected rows, their order, a row to work in, whole arrays, the inputs of one number

@@ -25,14 +25,14 @@ from minigraph.kernels.jit.threads import least_of, over_pieces
 from minigraph.kernels.merged_updates import Merged
 from minigraph.kernels.registry import specialize
 from minigraph.kernels.update_kernels import buffers_for, is_skipped, kept, one_or_all, owned
-from minigraph.kernels.update_rules import POWERS, RULES, SINGLE, TENSORS, Element, Rule
+from minigraph.kernels.update_rules import POWERS, RULES, SINGLE, TENSORS, Element, UpdateRule
 
 _LEAST_EPSILON = 1e-15
 """Minimum `epsilon` for which a step is the same with state of 0 as with subnormal state."""
 
 
 @cache
-def _loops(rule: Rule, element: Element) -> Loops:
+def _loops(rule: UpdateRule, element: Element) -> Loops:
     """The loop over vectors for a rule, named by its type.
 
     Its parameters are the vectors, the inputs of one number as vectors of one element, `shrink`, the numbers of
@@ -47,7 +47,7 @@ def _loops(rule: Rule, element: Element) -> Loops:
 
 
 @cache
-def _loops_for_tables(rule: Rule, element: Element) -> Loops:
+def _loops_for_tables(rule: UpdateRule, element: Element) -> Loops:
     """The loop, called with operands of a table: the vectors, the single inputs, `shrink`, and a vector of numbers."""
     names, singles, count = _vectors(element), element.singles, len(element.numbers)
     given = [f"vector(operands, {i}, load(sizes), like)" for i in range(len(names))]
@@ -73,7 +73,7 @@ def head(element: Element) -> list[str]:
     return [*lines, *(f"    {name} = {value}" for name, value in element.common)]
 
 
-def body(rule: Rule, element: Element, place: str, shrink: str = "") -> Iterator[str]:
+def body(rule: UpdateRule, element: Element, place: str, shrink: str = "") -> Iterator[str]:
     """The lines for one element; `place` is the expression of an array's element, with ``{}`` for the array's name."""
     for name in element.reads:
         yield f"{name} = {place.format(name)}{shrink if name == 'grad' else ''}"
@@ -93,7 +93,7 @@ def numbers_of(element: Element, dtype: Any, attrs: Mapping[str, Any]) -> list[A
     return [*map(dtype.type, element.numbers), np.finfo(dtype).tiny if fades else dtype.type(0)]
 
 
-def _element(rule: Rule, arrays: Sequence[Any], attrs: Mapping[str, Any]) -> tuple[Element, list[Any]] | None:
+def _element(rule: UpdateRule, arrays: Sequence[Any], attrs: Mapping[str, Any]) -> tuple[Element, list[Any]] | None:
     """Return the code for one element and the arguments after `shrink`; None if no loop takes such arrays."""
     given = dict(zip(rule.inputs, arrays, strict=True))
     is_missing = any(given.get(name, True) is None for name in ("grad", *rule.outputs))

@@ -13,9 +13,9 @@ import numpy as np
 
 from minigraph import unique_name
 from minigraph.eager.tape import (
-    GradientPlans,
     OpCall,
-    Step,
+    TapePlans,
+    TapeStep,
     as_read,
     is_recording,
     record_from_now_on,
@@ -75,7 +75,7 @@ class EagerBlock(Block):
         self.vars = weakref.WeakValueDictionary()  # type: ignore[assignment]
         self.place = place
         self.rng = place.rng()
-        self.gradient_plans = GradientPlans(place)
+        self.gradient_plans = TapePlans(place)
         self._calls: dict[Any, OpCall] = {}
         self._known: dict[Any, tuple[OpCall, list[int] | None]] = {}
         """Calls by the keys of `_as_given`, with the places of their inputs among those given, None if in order."""
@@ -371,7 +371,7 @@ def _remember(table: dict[Any, Any], key: Any, value: Any) -> Any:
 def _give(
     call: OpCall, inputs: Sequence[Any], results: list[Any], values: Sequence[Any], recorded: bool, site: Site | None
 ) -> None:
-    step = Step(call, inputs, site) if recorded else None
+    step = TapeStep(call, inputs, site) if recorded else None
     for tensor, value, (tensor_type, is_static) in zip(results, values, call.results, strict=True):
         if isinstance(value, np.generic):
             value = np.asarray(value)

@@ -1,8 +1,8 @@
 """Tape of the computed steps, which becomes an ordinary program for their gradients.
 
-Every computed operator leaves a `Step`. For a backward pass a `Tape` collects the steps that some tensors depend on,
-and numbers the values that they read and wrote. Computations of equal structure get equal numbers, so the program that
-a tape stands for is built, differentiated by `minigraph.autodiff.backward` and compiled once for all of them.
+Every computed operator leaves a `TapeStep`. For a backward pass a `Tape` collects the steps that some tensors depend
+on, and numbers the values that they read and wrote. Computations of equal structure get equal numbers, so the program
+that a tape stands for is built, differentiated by `minigraph.autodiff.backward` and compiled once for all of them.
 """
 
 from __future__ import annotations
@@ -152,7 +152,7 @@ def as_read(tensor: Any) -> tuple[Any, Any, Any]:
     return tensor, tensor._held(), tensor._origin
 
 
-class Step:
+class TapeStep:
     """An operator that was computed: what it read, and what it wrote.
 
     Attributes
@@ -181,7 +181,7 @@ class Step:
 
 
 @dataclass(frozen=True, eq=False)
-class GradientPlan:
+class TapePlan:
     """Plan of the gradients for all tapes of one structure.
 
     Attributes
@@ -199,17 +199,17 @@ class GradientPlan:
     fetch: tuple[str | None, ...]
 
 
-class GradientPlans:
+class TapePlans:
     """The plans of one place, the most recently used ones."""
 
     def __init__(self, place: Place) -> None:
         self.place = place
         self._executor = Executor(place)
-        self._plans: OrderedDict[Any, GradientPlan] = OrderedDict()
+        self._plans: OrderedDict[Any, TapePlan] = OrderedDict()
 
     def plan(
         self, tape: Tape, targets: Sequence[int], inputs: Sequence[int], constants: Sequence[int] = ()
-    ) -> GradientPlan:
+    ) -> TapePlan:
         """The plan of the gradients of the values `targets` for `inputs`, where none flows to `constants`."""
         key = tape.structure(), tuple(targets), tuple(inputs), tuple(constants)
         plan = self._plans.get(key)
@@ -256,7 +256,7 @@ class Tape:
         self.steps = _steps_up_to(targets)
         self.values: list[Any] = []
         self.tensors: list[Any] = []
-        self._firsts: dict[Step, int] = {}
+        self._firsts: dict[TapeStep, int] = {}
         """Number of the first value that a step wrote."""
         self._sources: dict[Any, int] = {}
         """Number of each value that no step wrote, by the identities of its tensor and its array."""
@@ -265,7 +265,7 @@ class Tape:
         self._wiring = [self._add(step) for step in self.steps]
         self._targets = [self._number((t, t.array, t._origin), t.tensor_type) for t in targets]
 
-    def _add(self, step: Step) -> tuple[OpCall, tuple[int, ...], int]:
+    def _add(self, step: TapeStep) -> tuple[OpCall, tuple[int, ...], int]:
         reads = tuple(map(self._number, step.inputs, step.call.input_types))
         first = self._firsts[step] = len(self.values)
         for i, (value, tensor_type, constant, reference) in enumerate(step.outputs):
@@ -310,7 +310,7 @@ class Tape:
         return [self.tensors[i] for i in numbers if not self._constant[i] and self._types[i].dtype.is_floating]
 
     def gradients(
-        self, plans: GradientPlans, tensors: Sequence[Any], seeds: Sequence[Any], constants: Sequence[Any] = ()
+        self, plans: TapePlans, tensors: Sequence[Any], seeds: Sequence[Any], constants: Sequence[Any] = ()
     ) -> list[Any]:
         """Arrays of the gradients for `tensors` of the targets, summed; None where there is none.
 
@@ -338,7 +338,7 @@ class Tape:
         return self._by_tensor(tensors, dict(zip(wanted, found, strict=True)), operator.add)
 
     @cached_property
-    def _origins(self) -> dict[int, tuple[Step, int]]:
+    def _origins(self) -> dict[int, tuple[TapeStep, int]]:
         """Step and position among its outputs, by the number of the value."""
         return {first + i: (step, i) for step, first in self._firsts.items() for i in range(len(step.outputs))}
 
@@ -412,7 +412,7 @@ def _renamed(slots: dict[str, tuple[str, ...]], names: Sequence[str]) -> dict[st
     return {slot: tuple(next(by_position) for _ in old) for slot, old in slots.items()}
 
 
-def _plan(tape: Tape, targets: Sequence[int], inputs: Sequence[int], constants: Sequence[int]) -> GradientPlan:
+def _plan(tape: Tape, targets: Sequence[int], inputs: Sequence[int], constants: Sequence[int]) -> TapePlan:
     program, variables = tape.program()
     block = program.global_block()
     computed = set(block.ops)
@@ -438,7 +438,7 @@ def _plan(tape: Tape, targets: Sequence[int], inputs: Sequence[int], constants: 
     numbers |= {variable.name: -1 - i for i, variable in enumerate(seeds)}
     read = {name for op in block.ops for name in op.input_arg_names} | {g.name for g in found if g is not None}
     feed = {name: number for name, number in numbers.items() if name in read}
-    return GradientPlan(program, feed, tuple(None if grad is None else grad.name for grad in found))
+    return TapePlan(program, feed, tuple(None if grad is None else grad.name for grad in found))
 
 
 def _like(variable: Variable, suffix: str) -> Variable:
@@ -447,9 +447,9 @@ def _like(variable: Variable, suffix: str) -> Variable:
     )
 
 
-def _steps_up_to(targets: Sequence[Any]) -> list[Step]:
+def _steps_up_to(targets: Sequence[Any]) -> list[TapeStep]:
     """Every step that the targets depend on, in the order in which they were computed."""
-    seen: set[Step] = set()
+    seen: set[TapeStep] = set()
     pending = [t._origin[0] for t in targets if t._origin is not None]
     while pending:
         step = pending.pop()

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from minigraph.eager.shared_variable import SharedVariable
-from minigraph.eager.tape import Step, Tape, recording
+from minigraph.eager.tape import Tape, TapeStep, recording
 from minigraph.errors import NotFoundError, ProgramError, WrongTypeError, caller_site, suggest, warn
 from minigraph.ir import Parameter, Variable
 from minigraph.kernels.sparse_gradients import added
@@ -108,7 +108,7 @@ class Eager:
     """Array of the gradient as long as nobody has asked for the tensor: most gradients nobody looks at."""
     _found_for: Any
     """Weak reference to what it is the gradient of."""
-    _origin: tuple[Step, int] | None
+    _origin: tuple[TapeStep, int] | None
     block: Any
     name: str
     tensor_type: TensorType | None

@@ -21,7 +21,7 @@ import numpy as np
 from minigraph.errors import MemoryUseError
 from minigraph.ir.operator import Operator
 from minigraph.kernels.sparse_rows import SparseRows
-from minigraph.lowering.buffer_pool import Blocks
+from minigraph.lowering.buffer_pool import BufferPool
 from minigraph.lowering.codegen import Compiled
 from minigraph.lowering.flat_buffers import FlatView
 from minigraph.lowering.instructions import Function, Instruction
@@ -156,7 +156,7 @@ class Checked(Compiled):
         place: Place,
         timed: bool,
         jit: bool,
-        blocks: Blocks,
+        blocks: BufferPool,
         like: tuple[Compiled, Resized] | None = None,
     ) -> None:
         super().__init__(steps, buffers, place, timed, jit, blocks)

@@ -23,7 +23,7 @@ from minigraph.ir import Program
 from minigraph.ir.type_inference import blame, explain
 from minigraph.kernels.jit import is_available as is_jit_available
 from minigraph.kernels.jit import require as require_jit
-from minigraph.lowering.buffer_pool import Blocks
+from minigraph.lowering.buffer_pool import BufferPool
 from minigraph.passes import EXACT, LOWERING, events
 from minigraph.passes.base import Pipeline
 from minigraph.runtime.place import Place
@@ -104,7 +104,7 @@ class Executor(Runner):
         self.cuda_graph = cuda_graph and self.place.kind == "cuda" and not self.check
         # One executor for each set of options of compiled programs, so that their plans do not push out one another's.
         self._others: dict[tuple[Pipeline, bool, bool], Executor] = {}
-        self._blocks = Blocks(self.place)
+        self._blocks = BufferPool(self.place)
         self._graphs: WeakKeyDictionary[Plan, GraphRuns] = WeakKeyDictionary()
 
     def _run_fed(

@@ -11,7 +11,7 @@ from minigraph.executor import profiler
 from minigraph.executor.state_binding import Binding
 from minigraph.ir import Operator, Program
 from minigraph.ir.verifier import verify_rewritten
-from minigraph.lowering.buffer_pool import Blocks
+from minigraph.lowering.buffer_pool import BufferPool
 from minigraph.lowering.codegen import Compiled, generate
 from minigraph.lowering.flat_buffers import flat_buffers_like, form_flat_buffers
 from minigraph.lowering.lengths import Names, carry_lengths, has_lengths
@@ -107,7 +107,7 @@ def lower(
     passes: Pipeline = LOWERING,
     watch: Watch | None = None,
     jit: bool = False,
-    blocks: Blocks | None = None,
+    blocks: BufferPool | None = None,
     check: bool = False,
     like: Plan | None = None,
 ) -> Plan:
@@ -117,7 +117,7 @@ def lower(
     ----------
     jit : bool
         Compile loops with numba where that is worth it.
-    blocks : Blocks, optional
+    blocks : BufferPool, optional
         Memory for the runs of sub-blocks.
     check : bool
         Make a plan whose runs are checked, see `minigraph.executor.checking`.

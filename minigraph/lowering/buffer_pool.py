@@ -11,8 +11,8 @@ from minigraph.lowering.memory_plan import Layout
 from minigraph.runtime.place import Place
 
 
-class Block:
-    """Memory, and the arrays of the layouts that it was used for."""
+class PoolBlock:
+    """A block of memory, and the arrays of the layouts that it was used for."""
 
     def __init__(self, memory: Any) -> None:
         self.memory = memory
@@ -26,22 +26,22 @@ class Block:
         return found
 
 
-class Blocks:
+class BufferPool:
     """The memory of an executor; runs in several threads get blocks of their own."""
 
     def __init__(self, place: Place) -> None:
         self._place = place
-        self._free: list[Block] = []
+        self._free: list[PoolBlock] = []
 
-    def borrow(self, layout: Layout) -> Block:
+    def borrow(self, layout: Layout) -> PoolBlock:
         """A block large enough for `layout`; a free one that is too small is dropped."""
         try:  # no lock: `pop` and `append` of a list are atomic
             block = self._free.pop()
         except IndexError:
-            return Block(self._place.bytes(layout.size))
-        return block if block.memory.size >= layout.size else Block(self._place.bytes(layout.size))
+            return PoolBlock(self._place.bytes(layout.size))
+        return block if block.memory.size >= layout.size else PoolBlock(self._place.bytes(layout.size))
 
-    def give_back(self, block: Block) -> None:
+    def give_back(self, block: PoolBlock) -> None:
         self._free.append(block)
 
     @contextmanager

@@ -21,7 +21,7 @@ import numpy as np
 
 from minigraph.ir.type_inference import blame
 from minigraph.kernels.jit.functions import IS_KNOWN
-from minigraph.lowering.buffer_pool import Blocks
+from minigraph.lowering.buffer_pool import BufferPool
 from minigraph.lowering.instructions import (
     DROPPED,
     NOTHING,
@@ -79,7 +79,7 @@ class Compiled:
         place: Place,
         timed: bool,
         jit: bool,
-        blocks: Blocks,
+        blocks: BufferPool,
         like: tuple[Compiled, Resized] | None = None,
     ) -> None:
         self.bodies: list[tuple[Step, Compiled]] = []
@@ -191,7 +191,7 @@ class Compiled:
             traceback = traceback.tb_next
         return None
 
-    def _calling(self, place: Place, jit: bool, blocks: Blocks) -> Callable[[Step], Callable[..., Any]]:
+    def _calling(self, place: Place, jit: bool, blocks: BufferPool) -> Callable[[Step], Callable[..., Any]]:
         """Return the maker of functions for operators of control flow, whose sub-blocks run like plans."""
         bodies = self.bodies
 
@@ -211,7 +211,7 @@ def generate(
     place: Place,
     timed: bool = False,
     jit: bool = False,
-    blocks: Blocks | None = None,
+    blocks: BufferPool | None = None,
     kind: type[Compiled] = Compiled,
     like: tuple[Compiled, Resized] | None = None,
 ) -> Compiled:
@@ -220,7 +220,7 @@ def generate(
     If `timed`, a run notes when each step ends. With `jit`, steps call loops that numba compiles, if there are any.
     `like` was compiled from the steps that these are resized from, with the same flat buffers.
     """
-    return kind(steps, buffers, place, timed, jit, blocks or Blocks(place), like)
+    return kind(steps, buffers, place, timed, jit, blocks or BufferPool(place), like)
 
 
 _CODE: WeakValueDictionary[str, CodeType] = WeakValueDictionary()
@@ -394,7 +394,7 @@ def _unpack(names: Sequence[str], source: str) -> list[str]:
     return [f"    {''.join(f'{name}, ' for name in names)} = {source}"] if names else []
 
 
-def bind_body(step: Step, compiled: Compiled, layout: Layout, blocks: Blocks) -> Callable[..., Any]:
+def bind_body(step: Step, compiled: Compiled, layout: Layout, blocks: BufferPool) -> Callable[..., Any]:
     """Make the kernel of an operator of control flow from its compiled sub-block, whose runs share one memory block."""
     call, steps = step.call, step.body
     assert call is not None and steps is not None

@@ -29,7 +29,7 @@ A C library may ask the system for as much in each run, and the system clears it
 """
 
 
-Place: TypeAlias = "tuple[int, Any, tuple[int, ...]]"
+Extent: TypeAlias = "tuple[int, Any, tuple[int, ...]]"
 """Offset, dtype and shape."""
 
 
@@ -41,13 +41,13 @@ class Layout:
     ----------
     size : int
         Bytes of the block.
-    places : list of Place
+    places : list of Extent
     place_of : mapping
         Value or flat view to the number of its place.
     """
 
     size: int = 0
-    places: Sequence[Place] = ()
+    places: Sequence[Extent] = ()
     place_of: Mapping[Value | FlatView, int] = field(default_factory=dict)
 
     def arrays(self, block: Any) -> list[Any]:
@@ -109,8 +109,8 @@ class _Placer:
 
     def __init__(self, steps: Steps, flat: FlatBuffers, storage: Storage, large: set[int]) -> None:
         self._size = 0
-        self._places: dict[Value | FlatView, Place] = {}
-        self._flat_places: dict[Value | FlatView, Place] = {}
+        self._places: dict[Value | FlatView, Extent] = {}
+        self._flat_places: dict[Value | FlatView, Extent] = {}
         """Places of the values in flat buffers, and of vectors over them."""
         self._free = _FreeList()
         self._flat, self._storage, root = flat, storage, storage.root
@@ -198,7 +198,7 @@ class _Placer:
         return offset
 
 
-def _place(offset: int, value: Value | FlatView) -> Place:
+def _place(offset: int, value: Value | FlatView) -> Extent:
     return offset, value.tensor_type.dtype.numpy, value.tensor_type.shape
 
 

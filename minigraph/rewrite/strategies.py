@@ -15,7 +15,7 @@ from minigraph.rewrite.cases import Case
 from minigraph.rewrite.checking import cases_of
 from minigraph.rewrite.hints import hints_of
 from minigraph.rewrite.random_programs.drawing import Drawn, Hints, draw
-from minigraph.rewrite.random_programs.recipes import STEPS, Clip, Recipe, Step, Training, build
+from minigraph.rewrite.random_programs.recipes import STEPS, Clip, Recipe, RecipeStep, Training, build
 
 if TYPE_CHECKING:
     from hypothesis.strategies import SearchStrategy
@@ -64,10 +64,10 @@ def _drawn(rewrite: Any) -> Any:
 # Programs of layers that train
 
 
-def steps(kinds: Iterable[str] = STEPS) -> SearchStrategy[Step]:
+def steps(kinds: Iterable[str] = STEPS) -> SearchStrategy[RecipeStep]:
     st = _strategies()
     back, number = st.integers(0, 6), st.sampled_from([-1.5, -0.5, 0.5, 1.0, 2.0])
-    return st.builds(Step, st.sampled_from(sorted(kinds)), back, back, number)
+    return st.builds(RecipeStep, st.sampled_from(sorted(kinds)), back, back, number)
 
 
 def clips() -> SearchStrategy[Clip]:

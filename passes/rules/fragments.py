@@ -67,7 +67,7 @@ _STEP = 1 << 20
 """Stand-ins for numbers differ by parts of this, so that float32 holds them exactly."""
 
 
-class Attr:
+class PatternAttr:
     """An attribute that a pattern captures: any value fits, and conditions and the replacement are given it."""
 
     _count = itertools.count(1)
@@ -99,7 +99,7 @@ class Attr:
         return value is self or (type(value) in (int, float) and value in (float(self), int(self)))
 
 
-class Given(Attr):
+class Given(PatternAttr):
     """An attribute of which each match has another value: nothing can be computed with it or asked about it."""
 
     def __init__(self, parameter: str) -> None:
@@ -133,7 +133,7 @@ def attr(name: str | None = None, *, fits: Callable[[Any], bool] | None = None) 
         Whether a value fits; by default any does. What the value alone decides is decided faster here than by a
         condition.
     """
-    return Attr(name, fits)
+    return PatternAttr(name, fits)
 
 
 @public
@@ -174,7 +174,7 @@ class Node:
     attrs: dict[str, Any]
     """Attributes that differ from their defaults, but for captured ones."""
     captured: dict[str, Any]
-    """Captured attributes by name: `Attr` in a pattern, `Given` in a replacement."""
+    """Captured attributes by name: `PatternAttr` in a pattern, `Given` in a replacement."""
     site: Site | None
     shared: bool = False
     commutes: bool = False
@@ -188,13 +188,13 @@ class Fragment(Block):
 
     Parameters
     ----------
-    attrs : iterable of Attr
+    attrs : iterable of PatternAttr
         Captured attributes, for which layers may have put numbers.
     is_general : bool
         Whether variables have no types, because those of each match are others.
     """
 
-    def __init__(self, program: Program, attrs: Iterable[Attr] = (), is_general: bool = False) -> None:
+    def __init__(self, program: Program, attrs: Iterable[PatternAttr] = (), is_general: bool = False) -> None:
         super().__init__(program, 0)
         self.variable_type = _Untyped if is_general else Variable
         self.nodes: list[Node] = []
@@ -287,7 +287,8 @@ class Fragment(Block):
         literal: dict[str, Any] = {}
         captured: dict[str, Any] = {}
         for name, given in attrs.items():
-            found = given if isinstance(given, Attr) else next((a for a in self.captures if a.stands_in(given)), None)
+            is_captured = isinstance(given, PatternAttr)
+            found = given if is_captured else next((a for a in self.captures if a.stands_in(given)), None)
             if found is None:
                 literal[name] = given
                 continue
@@ -329,7 +330,7 @@ def traced(
         Whether the fragment is for matches of all types, with `Given` attributes: one that asks for types is an error.
     """
     program = Program()
-    block = Fragment(program, [each for each in given.values() if type(each) is Attr], is_general)
+    block = Fragment(program, [each for each in given.values() if type(each) is PatternAttr], is_general)
     program.blocks[0] = block
     arguments = {name: block.placeholder(name, each) for name, each in given.items()}
     known = set(block.vars)

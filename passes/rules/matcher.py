@@ -12,11 +12,11 @@ from typing import Any, Protocol
 from minigraph.ir import Operator, Variable
 from minigraph.ir.role import Role
 from minigraph.opdef import EMPTY
-from minigraph.passes.rules.pattern import Pattern, PatternOp, Slot
+from minigraph.passes.rules.pattern import Pattern, PatternOp, PatternSlot
 from minigraph.passes.values import Value, Values
 
 
-class Recorder(Protocol):
+class MatchRecorder(Protocol):
     """Hears why operators do not match."""
 
     def differs(self, op: Operator, slot: str, expected: Any, found: Any) -> None:
@@ -133,7 +133,7 @@ class Glance:
 class Matcher:
     """Looks for a pattern in the operators of a block."""
 
-    def __init__(self, pattern: Pattern, values: Values, recorder: Recorder | None = None) -> None:
+    def __init__(self, pattern: Pattern, values: Values, recorder: MatchRecorder | None = None) -> None:
         self.pattern = pattern
         self.values = values
         self.recorder = recorder
@@ -253,7 +253,7 @@ class Matcher:
                     return False
         return not op.agreed or self._agrees(op, candidate)
 
-    def _bind_several(self, slot: Slot, candidate: Operator, names: tuple[str, ...]) -> bool:
+    def _bind_several(self, slot: PatternSlot, candidate: Operator, names: tuple[str, ...]) -> bool:
         """Bind the values of a slot that may be left out, or that takes several."""
         values = tuple([self.values.read(name, candidate) for name in names])
         found: list[Any]
@@ -266,7 +266,7 @@ class Matcher:
             return self._differs(candidate, slot.name, _count(slot), f"{len(names)} variables")
         return all([self._set(place, each, candidate, slot) for place, each in zip(slot.places, found, strict=True)])
 
-    def _set(self, place: int, value: Any, op: Operator, slot: Slot) -> bool:
+    def _set(self, place: int, value: Any, op: Operator, slot: PatternSlot) -> bool:
         """Bind a value of the pattern; False if it is bound to another one or does not have its type."""
         known = self.found[place]
         if known is not UNSET:
@@ -303,7 +303,7 @@ class Matcher:
         return False
 
 
-def fits(op: PatternOp, candidate: Operator, recorder: Recorder | None = None) -> bool:
+def fits(op: PatternOp, candidate: Operator, recorder: MatchRecorder | None = None) -> bool:
     """Whether an operator has the type, attributes, slots, role and name scope of `op`, whatever its values."""
     if candidate.definition.type not in op.types:
         if recorder is not None:
@@ -326,7 +326,7 @@ def fits(op: PatternOp, candidate: Operator, recorder: Recorder | None = None) -
     return (op.role is None and op.namescope is None) or _is_where(op, candidate, recorder)
 
 
-def _tell_attrs(op: PatternOp, candidate: Operator, attrs: dict[str, Any], recorder: Recorder) -> None:
+def _tell_attrs(op: PatternOp, candidate: Operator, attrs: dict[str, Any], recorder: MatchRecorder) -> None:
     for name in dict.fromkeys([*op.attrs, *attrs]):
         default = candidate.definition.attrs[name].default if name in candidate.definition.attrs else None
         expected, found = op.attrs.get(name, default), attrs.get(name, default)
@@ -335,7 +335,7 @@ def _tell_attrs(op: PatternOp, candidate: Operator, attrs: dict[str, Any], recor
             return
 
 
-def _has_slots(op: PatternOp, candidate: Operator, recorder: Recorder | None) -> bool:
+def _has_slots(op: PatternOp, candidate: Operator, recorder: MatchRecorder | None) -> bool:
     """Whether the operator uses the input slots of the pattern and no others."""
     wanted = {slot.name: slot for slot in op.inputs}
     for name in dict.fromkeys([*wanted, *candidate.inputs]):
@@ -349,7 +349,7 @@ def _has_slots(op: PatternOp, candidate: Operator, recorder: Recorder | None) ->
     return (op.role is None and op.namescope is None) or _is_where(op, candidate, recorder)
 
 
-def _is_where(op: PatternOp, candidate: Operator, recorder: Recorder | None) -> bool:
+def _is_where(op: PatternOp, candidate: Operator, recorder: MatchRecorder | None) -> bool:
     """Whether the operator has the role of the pattern and lies in its name scope."""
     role, scope = op.role, op.namescope
     if role is not None and not (candidate.role & role == role if role else candidate.role == Role.FORWARD):
@@ -363,7 +363,7 @@ def _is_where(op: PatternOp, candidate: Operator, recorder: Recorder | None) -> 
     return True
 
 
-def _count(slot: Slot) -> str:
+def _count(slot: PatternSlot) -> str:
     if slot.rest is not None:
         return f"at least {len(slot.places) - 1} variables"
     return "1 variable" if len(slot.places) == 1 else f"{len(slot.places)} variables"
@@ -396,7 +396,7 @@ def _other_orders(
         yield from _orders(slot, inputs)
 
 
-def _orders(slot: Slot, inputs: Mapping[str, tuple[str, ...]]) -> Iterator[dict[str, tuple[str, ...]]]:
+def _orders(slot: PatternSlot, inputs: Mapping[str, tuple[str, ...]]) -> Iterator[dict[str, tuple[str, ...]]]:
     """Yield other orders of the variables of a slot, those that stand for several in the order in which they are."""
     names = inputs.get(slot.name, ())
     places = list(range(len(names)))

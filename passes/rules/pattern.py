@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from minigraph.errors import RuleError
 from minigraph.ir.role import Role
-from minigraph.passes.rules.fragments import Attr, Hole, Node, Operand, Result, site_of, traced
+from minigraph.passes.rules.fragments import Hole, Node, Operand, PatternAttr, Result, site_of, traced
 from minigraph.support.signatures import parameter_names
 
 _RESERVED = frozenset(
@@ -18,7 +18,7 @@ _RESERVED = frozenset(
 )
 
 
-class Slot(NamedTuple):
+class PatternSlot(NamedTuple):
     """A slot of an operator of a pattern, with the numbers of the values that stand there."""
 
     name: str
@@ -42,8 +42,8 @@ class PatternOp:
     """Captured attributes."""
     tests: tuple[tuple[str, Callable[[Any], bool]], ...]
     """Conditions on values of captured attributes."""
-    inputs: tuple[Slot, ...]
-    outputs: tuple[Slot, ...]
+    inputs: tuple[PatternSlot, ...]
+    outputs: tuple[PatternSlot, ...]
     shared: bool
     commutes: bool
     role: Role | None
@@ -70,7 +70,7 @@ class PatternOp:
         return " or ".join(self.types)
 
 
-class Step(NamedTuple):
+class WalkStep(NamedTuple):
     """Step to the next operator: the one that makes a value, or one that reads it."""
 
     op: PatternOp
@@ -91,7 +91,7 @@ class Pattern:
         Numbers of the values that the fragment returns.
     anchor : PatternOp
         The operator by which a match is found: the last one.
-    steps : tuple of Step
+    steps : tuple of WalkStep
         Where to look for the others.
     """
 
@@ -102,7 +102,7 @@ class Pattern:
         block, results = traced(function, given, f"the pattern of {self.name}")
         self.holes = tuple(each for each in given.values() if isinstance(each, Hole))
         self._numbers: dict[Operand, int] = {hole: number for number, hole in enumerate(self.holes)}
-        captures = {each: name for name, each in given.items() if isinstance(each, Attr)}
+        captures = {each: name for name, each in given.items() if isinstance(each, PatternAttr)}
         self._require_nodes(block.nodes, captures)
         self._name_others(block.nodes, captures)
         for node in block.nodes:
@@ -148,7 +148,7 @@ class Pattern:
             if any(value in slot.places for slot in op.inputs):
                 yield op
 
-    def _require_nodes(self, nodes: list[Node], captures: dict[Attr, str]) -> None:
+    def _require_nodes(self, nodes: list[Node], captures: dict[PatternAttr, str]) -> None:
         if not nodes:
             raise self._error("appends no operator", "Call a layer, or rewrite.op.")
         used = {each for node in nodes for each in node.captured.values()}
@@ -170,7 +170,7 @@ class Pattern:
                     "Take parameters of the model as placeholders, and use layers that make none.",
                 )
 
-    def _name_others(self, nodes: list[Node], captures: dict[Attr, str]) -> None:
+    def _name_others(self, nodes: list[Node], captures: dict[PatternAttr, str]) -> None:
         """Name captured attributes that are no parameters as the operator does: ``axis``, the next one ``axis_2``."""
         for node in nodes:
             for attr, each in node.captured.items():
@@ -182,7 +182,7 @@ class Pattern:
             if name in _RESERVED:
                 raise self._error(f"calls something {name}, as matches call something else", "Choose another name.")
 
-    def _compiled(self, node: Node, captures: dict[Attr, str]) -> PatternOp:
+    def _compiled(self, node: Node, captures: dict[PatternAttr, str]) -> PatternOp:
         inputs = []
         for slot, operands in node.inputs.items():
             known = [each for each in operands if not isinstance(each, str)]
@@ -191,9 +191,9 @@ class Pattern:
                 raise self._error(f"has two placeholders for several values in {slot} of {node.types[0]}", "Keep one.")
             is_optional = any(isinstance(each, Hole) and each.optional for each in known)
             numbers = tuple(self._numbers[each] for each in known)
-            inputs.append(Slot(slot, numbers, rest[0] if rest else None, is_optional))
+            inputs.append(PatternSlot(slot, numbers, rest[0] if rest else None, is_optional))
         outputs = [
-            Slot(slot, tuple(self._numbers[Result(node.index, slot, i)] for i in range(len(names))), None, False)
+            PatternSlot(slot, tuple(self._numbers[Result(node.index, slot, i)] for i in range(len(names))), None, False)
             for slot, names in node.outputs.items()
         ]
         captured = tuple((name, captures[each]) for name, each in node.captured.items())
@@ -203,18 +203,18 @@ class Pattern:
             tuple(inputs), tuple(outputs), node.shared, node.commutes, node.role, node.namescope, node.is_place,
         )  # fmt: skip
 
-    def edges(self, op: PatternOp) -> Iterator[Step]:
+    def edges(self, op: PatternOp) -> Iterator[WalkStep]:
         """Yield the operators that make or read what `op` reads or makes."""
         for slot in op.inputs:
             for value in slot.places:
                 if value in self.maker:
-                    yield Step(self.maker[value], value, True)
+                    yield WalkStep(self.maker[value], value, True)
         for slot in (*op.outputs, *op.inputs):
             for value in slot.places:
                 for reader in self.readers(value):
-                    yield Step(reader, value, False)
+                    yield WalkStep(reader, value, False)
 
-    def _plan(self) -> Iterator[Step]:
+    def _plan(self) -> Iterator[WalkStep]:
         """Yield steps that lead from the anchor to all operators: first to those that make, then to those that read."""
         found = [self.anchor]
         while len(found) < len(self.ops):
@@ -251,10 +251,10 @@ def _parameters(function: Callable[..., Any]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name in (*positional, *keyword):
         given = defaults.get(name, Hole())
-        if not isinstance(given, Hole | Attr):
+        if not isinstance(given, Hole | PatternAttr):
             raise RuleError(
                 f"the pattern of {function.__name__}: {name} is {given!r:.60}, which is no placeholder",
                 site=site_of(function), hint="Leave the default out, or give rewrite.attr(...) or rewrite.value(...).",
             )  # fmt: skip
-        found[name] = given if isinstance(given, Attr) else Hole(name, given.type, given.several, given.optional)
+        found[name] = given if isinstance(given, PatternAttr) else Hole(name, given.type, given.several, given.optional)
     return found

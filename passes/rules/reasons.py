@@ -8,8 +8,8 @@ from typing import Any, NamedTuple, Protocol
 
 from minigraph.errors import Site
 from minigraph.ir import Operator
-from minigraph.passes.rules.matcher import Match, Matcher, Recorder
-from minigraph.passes.rules.pattern import Pattern, PatternOp, Step
+from minigraph.passes.rules.matcher import Match, Matcher, MatchRecorder
+from minigraph.passes.rules.pattern import Pattern, PatternOp, WalkStep
 from minigraph.passes.values import Value, Values
 
 
@@ -34,7 +34,7 @@ class Asked(Protocol):
     @property
     def pattern(self) -> Pattern: ...
 
-    def holds(self, match: Match, recorder: Recorder | None = None) -> bool: ...
+    def holds(self, match: Match, recorder: MatchRecorder | None = None) -> bool: ...
 
 
 @dataclass(frozen=True)
@@ -169,7 +169,7 @@ class _Search:
             heard = (self._missing(step, found),)
         self._grow(skipped | {(step.op.number, step.value, step.makes)}, differences + heard)
 
-    def _edges(self, skipped: frozenset[tuple[int, int, bool]]) -> Iterator[Step]:
+    def _edges(self, skipped: frozenset[tuple[int, int, bool]]) -> Iterator[WalkStep]:
         """Yield steps from the operators that are bound to others."""
         bound = self.matcher.ops
         for op in self.rule.pattern.ops:
@@ -183,7 +183,7 @@ class _Search:
         can = any(True for _ in self.matcher.bindings(op, candidate))
         return None if can else self._heard[-1]
 
-    def _seen_from_here(self, step: Step, difference: Difference) -> Difference:
+    def _seen_from_here(self, step: WalkStep, difference: Difference) -> Difference:
         """Tell of an operator of another type in the words of the one that reads what it makes."""
         if difference.slot != "type" or not step.makes:
             return difference
@@ -192,7 +192,7 @@ class _Search:
         found = f"{candidate.type}, which makes {self.matcher.found[step.value].name}"
         return Difference(reader, slot, step.op, found, 3)
 
-    def _missing(self, step: Step, found: Any) -> Difference:
+    def _missing(self, step: WalkStep, found: Any) -> Difference:
         """Say that nothing in the block makes a value, or reads it."""
         if step.makes:
             reader, slot = self._reader(step)
@@ -208,7 +208,7 @@ class _Search:
         unread = f"no reader of {getattr(found, 'name', 'nothing')}"
         return Difference(bound, "outputs" if op else "inputs", f"{step.op} that reads it", unread, 0)
 
-    def _reader(self, step: Step) -> tuple[Operator, str]:
+    def _reader(self, step: WalkStep) -> tuple[Operator, str]:
         """Return an operator that is bound and reads a value, and the slot."""
         return next(
             (op, slot.name)

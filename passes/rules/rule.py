@@ -12,7 +12,7 @@ from minigraph.ir import Block, Operator, Program, Variable
 from minigraph.passes import events
 from minigraph.passes.base import Pass
 from minigraph.passes.rules.fragments import PREFIX, Fragment, Given, line_within, site_of, traced
-from minigraph.passes.rules.matcher import Glance, Match, Matcher, Recorder, fits
+from minigraph.passes.rules.matcher import Glance, Match, Matcher, MatchRecorder, fits
 from minigraph.passes.rules.pattern import Pattern
 from minigraph.passes.rules.reasons import WhyNot, nearest
 from minigraph.passes.rules.replacing import replace
@@ -119,7 +119,7 @@ class Rule(Pass):
         answers = [nearest(self, block.ops[:]) for block in program.blocks]
         return max(answers, key=lambda each: (len(each.matched), each.op is None))
 
-    def match(self, op: Operator, values: Values, recorder: Recorder | None = None) -> Match | None:
+    def match(self, op: Operator, values: Values, recorder: MatchRecorder | None = None) -> Match | None:
         """Return the match whose last operator is `op`; None if there is none."""
         if fits(self.pattern.anchor, op, recorder):
             for found in Matcher(self.pattern, values, recorder).matches(op):
@@ -127,7 +127,7 @@ class Rule(Pass):
                     return found
         return None
 
-    def holds(self, match: Match, recorder: Recorder | None = None) -> bool:
+    def holds(self, match: Match, recorder: MatchRecorder | None = None) -> bool:
         """Whether the operators may be replaced and the conditions hold."""
         if not may_replace(match, self._needed, self.has_gradients, recorder):
             return False

@@ -8,12 +8,12 @@ from minigraph.errors import RewriteError
 from minigraph.ir import Operator
 from minigraph.ir.dataflow import is_persistable
 from minigraph.opdef import EMPTY
-from minigraph.passes.rules.matcher import Match, Recorder
+from minigraph.passes.rules.matcher import Match, MatchRecorder
 from minigraph.passes.values import Value, Values
 
 
 def may_replace(
-    match: Match, needed: Iterable[str] | None, has_gradients: bool = False, recorder: Recorder | None = None
+    match: Match, needed: Iterable[str] | None, has_gradients: bool = False, recorder: MatchRecorder | None = None
 ) -> bool:
     """Whether the operators of a match may go; notes in the match which of them stay, and the place.
 
@@ -46,7 +46,7 @@ def may_replace(
     return match.gradients_place is not None and match.values.is_there(result, match.gradients_place)
 
 
-def may_read(match: Match, value: Value, recorder: Recorder | None = None) -> bool:
+def may_read(match: Match, value: Value, recorder: MatchRecorder | None = None) -> bool:
     """Whether all that read the result of an ``assign`` can read `value`, so that no copy has to stay."""
     values, op, (result,) = match.values, match.ops[0], match.results
     if result is None:
@@ -76,7 +76,7 @@ def _are_alone(match: Match) -> bool:
     return True
 
 
-def _may_go(match: Match, recorder: Recorder | None) -> bool:
+def _may_go(match: Match, recorder: MatchRecorder | None) -> bool:
     """Whether no other operator, no fetch and no later run reads what is only computed in between."""
     values, returned = match.values, set(match.results)
     mine, kept = set(match.ops), set[Operator]()
@@ -128,7 +128,7 @@ def _who_takes(value: Value, slot: str, op: Operator, values: Values) -> str:
     return "" if op.definition.output_slots[slot].intermediate else _MAY_BE_FETCHED
 
 
-def _place_of(match: Match, which: slice, needed: Iterable[str], recorder: Recorder | None) -> Operator | None:
+def _place_of(match: Match, which: slice, needed: Iterable[str], recorder: MatchRecorder | None) -> Operator | None:
     """Return the operator in whose place all inputs are there, and where some of the results may be written."""
     values, pattern, gone = match.values, match.pattern, match.gone
     ends = [
@@ -184,7 +184,7 @@ def _may_move(value: Value, op: Operator, place: Operator, values: Values, gone:
     return is_free and not any([low <= position[each] <= high and each not in gone for each in readers])
 
 
-def _tell_place(match: Match, inputs: list[Value], op: Operator, recorder: Recorder) -> None:
+def _tell_place(match: Match, inputs: list[Value], op: Operator, recorder: MatchRecorder) -> None:
     for value in inputs:
         found = match.values.read(value.name, op)
         if found == value:

@@ -220,7 +220,7 @@ def step(network, x):
 
 def tensors_and_steps():
     """How many there are; `isinstance` would ask weak proxies of others for objects that no longer exist."""
-    return sum(issubclass(type(each), Tensor | tape.Step) for each in gc.get_objects())
+    return sum(issubclass(type(each), Tensor | tape.TapeStep) for each in gc.get_objects())
 
 
 def test_calls_that_were_made_before_keep_no_tensor_alive():

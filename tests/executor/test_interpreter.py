@@ -11,7 +11,7 @@ import minigraph as fluid
 from minigraph import layers
 from minigraph.errors import ExecutionError
 from minigraph.executor.interpreter import Interpreter, evaluate
-from minigraph.rewrite.random_programs.recipes import STEPS, Clip, Recipe, Step, Training, build
+from minigraph.rewrite.random_programs.recipes import STEPS, Clip, Recipe, RecipeStep, Training, build
 from minigraph.rewrite.strategies import recipes, trainings
 from minigraph.runtime.place import CPUPlace
 
@@ -23,12 +23,13 @@ DECAYS = (None, "L1Decay", "L2Decay")
 def fixed_recipes():
     """Every kind of step in both dtypes, and every kind of update."""
     for kind in STEPS:
-        yield kind, Recipe(3, 4, False, "float32", (Step(kind), Step("linear")), training=Training("SGD"))
+        yield kind, Recipe(3, 4, False, "float32", (RecipeStep(kind), RecipeStep("linear")), training=Training("SGD"))
         yield (
             f"{kind} in float64",
-            Recipe(3, 4, True, "float64", (Step(kind, y=0, number=-1.5),), training=Training("SGD")),
+            Recipe(3, 4, True, "float64", (RecipeStep(kind, y=0, number=-1.5),), training=Training("SGD")),
         )
-    network = (Step("linear_tanh"), Step("linear_shared"), Step("linear_shared", x=1), Step("add", y=2))
+    first = RecipeStep("linear_tanh"), RecipeStep("linear_shared"), RecipeStep("linear_shared", x=1)
+    network = (*first, RecipeStep("add", y=2))
     for optimizer, clip, decay in itertools.product(OPTIMIZERS, CLIPS, DECAYS):
         name = f"{optimizer} {clip.kind} {clip.threshold:g} {decay}"
         yield name, Recipe(8, 3, True, "float32", network, training=Training(optimizer, clip, decay=decay))

@@ -11,7 +11,7 @@ import numpy as np
 import minigraph as fluid
 from explore.shrinking import smallest
 from minigraph.ir.verifier import verify
-from minigraph.rewrite.random_programs.recipes import OVERWRITING_STEPS, SMOOTH_STEPS, Recipe, Step, build
+from minigraph.rewrite.random_programs.recipes import OVERWRITING_STEPS, SMOOTH_STEPS, Recipe, RecipeStep, build
 
 _STEP = 1e-5
 
@@ -30,10 +30,10 @@ def case(seed: int) -> None:
 def draw(choose: random.Random) -> Recipe:
     """A recipe in which every other step overwrites an earlier value."""
 
-    def step() -> Step:
+    def step() -> RecipeStep:
         kinds = sorted(OVERWRITING_STEPS) if choose.random() < 0.5 else _KINDS
         back = choose.randrange(4), choose.randrange(4)
-        return Step(choose.choice(kinds), *back, choose.choice([-0.5, 0.5, 1.5]))
+        return RecipeStep(choose.choice(kinds), *back, choose.choice([-0.5, 0.5, 1.5]))
 
     steps = tuple(step() for _ in range(choose.randint(2, 7)))
     return Recipe(choose.randrange(2**16), choose.randint(1, 3), choose.random() < 0.5, "float64", steps)

@@ -24,7 +24,7 @@ from minigraph.kernels.jit import is_available
 from minigraph.lowering.memory_plan import LEAST_BYTES
 from minigraph.passes import EXACT
 from minigraph.rewrite.random_programs.free_steps import FREE, OF_SAMPLES
-from minigraph.rewrite.random_programs.recipes import STEPS, Built, Clip, Recipe, Step, Training, build
+from minigraph.rewrite.random_programs.recipes import STEPS, Built, Clip, Recipe, RecipeStep, Training, build
 
 SMALL = tuple((rows, columns) for rows in (1, 1, 2, 5) for columns in (1, 1, 3, 3, 7))
 LARGE = ((30_000, 7), (100_000, 3), (300_000, 1))
@@ -65,7 +65,7 @@ def draw(choose: random.Random) -> Trial:
         rows_are_known=True,
         dtype=choose.choice(["float32", "float32", "float64"]),
         steps=tuple(
-            Step(
+            RecipeStep(
                 choose.choice(choose.choices(kinds, (3, 4, 1 if is_large else 2))[0]),
                 choose.randrange(7),
                 choose.randrange(7),

@@ -23,7 +23,7 @@ from minigraph.rewrite.random_programs.free_steps import CLASSES, FREE, OF_SAMPL
 
 
 @dataclass(frozen=True)
-class Step:
+class RecipeStep:
     """One step: what is done, to which earlier values (counted back from the latest), with which number."""
 
     kind: str
@@ -68,7 +68,7 @@ class Recipe:
     rows: int
     rows_are_known: bool
     dtype: str
-    steps: tuple[Step, ...]
+    steps: tuple[RecipeStep, ...]
     stopped: int | None = None
     """Number of a step whose value gets ``stop_gradient``."""
     training: Training | None = None
@@ -238,7 +238,7 @@ def build(recipe: Recipe) -> Built:
     return Built(recipe, main, startup, values, loss, pairs, others, sources.arrays)
 
 
-def _free(sources: Sources, step: Step, values: list[Variable]) -> list[Variable]:
+def _free(sources: Sources, step: RecipeStep, values: list[Variable]) -> list[Variable]:
     """Results of a free step; none if the values do not suit it."""
     left, right = (values[-1 - back % len(values)] for back in (step.x, step.y))
     try:
