@@ -56,6 +56,8 @@ def main(arguments: list[str]) -> None:
     rank = communicator.rank
     _set_environment(rank, communicator.size, communicator.rank_on_machine)
     communicate_by(communicator)
+    if rank != 0:
+        _close_input()
     streams = [_Prefixed(sys.stdout, rank), _Prefixed(sys.stderr, rank)]
     sys.stdout, sys.stderr = streams
     machines = communicator.compare(machine())
@@ -70,7 +72,7 @@ def main(arguments: list[str]) -> None:
         (folder / f"rank-{rank}.end").touch()
     except BaseException as error:
         # The launcher shows it, without the lines of this file and of runpy.
-        text = "".join(traceback.format_exception(error.with_traceback(_of_script(error.__traceback__))))
+        text = "".join(traceback.format_exception(error.with_traceback(_of_script(error))))
         # The launcher reads it as soon as any rank ends, maybe another one: it never finds a part.
         partial = folder / f"rank-{rank}.partial"
         partial.write_text(f"{time.time_ns()}\n{text}", encoding="utf-8")
@@ -82,6 +84,12 @@ def main(arguments: list[str]) -> None:
         stream.end()
 
 
+def _close_input() -> None:
+    """Let this rank read an empty standard input: MPICH gives the others than rank 0 one that never ends."""
+    with open(os.devnull) as nothing:
+        os.dup2(nothing.fileno(), 0)
+
+
 def _run(script: str) -> None:
     """Run the script; `sys.exit()` without an error is an end like any other."""
     try:
@@ -91,14 +99,15 @@ def _run(script: str) -> None:
             raise
 
 
-def _of_script(trace: types.TracebackType | None) -> types.TracebackType | None:
-    """The part of a traceback that begins in the script, if any does."""
-    found = trace
+def _of_script(error: BaseException) -> types.TracebackType | None:
+    """The part of an error's traceback that begins in the script, if any does."""
+    found = error.__traceback__
     while found is not None and (
         found.tb_frame.f_code.co_filename == __file__ or "runpy" in found.tb_frame.f_code.co_filename
     ):
         found = found.tb_next
-    return found or trace
+    # A script that is no Python has no part of its own.
+    return found if found is not None or isinstance(error, SyntaxError) else error.__traceback__
 
 
 def _set_environment(rank: int, size: int, gpu: int) -> None:

@@ -53,12 +53,14 @@ print("GPU", os.environ["FLAGS_selected_gpus"])
 """
 
 
-def launched(ranks, script, *arguments, options=()):
+def launched(ranks, script, *arguments, options=(), input=""):
     """The launcher's status, standard output, standard error, and the seconds that it took."""
     start = time.monotonic()
     command = [sys.executable, "-m", "minigraph", "launch", "-n", str(ranks), *options, str(script), *arguments]
     environment = {**os.environ, "PYTHONPATH": str(HERE.parents[1])}
-    found = subprocess.run(command, capture_output=True, text=True, timeout=120, env=environment, check=False)
+    found = subprocess.run(
+        command, capture_output=True, text=True, input=input, timeout=120, env=environment, check=False
+    )
     return found.returncode, found.stdout, found.stderr, time.monotonic() - start
 
 
@@ -109,6 +111,26 @@ def test_when_one_rank_fails_all_end_and_its_error_is_shown(script, what, shown)
     assert re.search(shown, errors), errors
     assert re.search(r"The ranks were last at:\n  rank 0: process \d+, exchange \d: c_allreduce_sum of x", errors)
     assert seconds < 60
+
+
+@needs_mpi
+@pytest.mark.slow
+def test_rank_0_reads_what_the_launcher_is_given(tmp_path):
+    """Under MPICH the others would wait for ever."""
+    path = tmp_path / "reading.py"
+    path.write_text("import sys\nprint(sys.stdin.read().split())")
+    status, out, error, _ = launched(2, path, input="two words")
+    assert (status, sorted(out.splitlines())) == (0, ["[0] ['two', 'words']", "[1] []"]), error
+
+
+@needs_mpi
+@pytest.mark.slow
+def test_a_script_that_is_no_python_is_shown_without_the_launcher(tmp_path):
+    path = tmp_path / "broken.py"
+    path.write_text("x = (")
+    status, _, error, _ = launched(2, path)
+    assert status == 1
+    assert re.search(r"rank . failed first:\n  File .*broken.py., line 1\n", error), error
 
 
 @needs_mpi
