@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import dropwhile, groupby
+from itertools import dropwhile, groupby, takewhile
 from typing import Any, NamedTuple
 
 from minigraph.errors import ProgramError
@@ -173,18 +173,25 @@ class _Sharding:
         self._check_order()
 
     def _first_reader(self) -> Operator:
-        """The first operator that belongs to the updates; counters of averages may stand in front of all operators."""
+        """The first operator that belongs to the updates, or is a clip that the user has written in front of them.
+
+        Counters of averages may stand in front of all operators.
+        """
         ops = dropwhile(lambda op: self.raw.isdisjoint(op.output_arg_names), self.block.ops)
-        return next(op for op in ops if op.role & Role.OPTIMIZE)
+        last = [op for op in self.block.ops if op.role & Role.BACKWARD and not op.type.startswith("c_sync")][-1]
+        ops = dropwhile(lambda op: op is not last, ops)
+        return next(op for op in ops if op.role & Role.OPTIMIZE or (op is not last and self._reads_gradient(op)))
+
+    def _reads_gradient(self, op: Operator) -> bool:
+        return not op.type.startswith("c_") and not self.raw.isdisjoint(op.input_arg_names)
 
     def _check_order(self) -> None:
-        """Raise if gradients are read before the updates, or computed after one."""
-        first, begun, summed = self._first_reader(), False, set[str]()
-        for op in self.block.ops:
-            begun = begun or op is first
-            if begun and op.role & Role.BACKWARD:
-                raise _refused(op, "it stands after an update")
-            if not begun and not op.type.startswith("c_") and not summed.isdisjoint(op.input_arg_names):
+        """Raise if gradients are read before all of them are computed."""
+        first, summed = self._first_reader(), set[str]()
+        for op in takewhile(lambda op: op is not first, self.block.ops):
+            if not op.type.startswith("c_") and not summed.isdisjoint(op.input_arg_names):
+                if op.role & Role.OPTIMIZE:
+                    raise _refused(op, "it updates in front of another backward pass")
                 raise _refused(op, "it reads a whole gradient, as an error_clip of a parameter does")
             summed.update(grad for _, grad in completed_pairs(op) if grad in self.raw)
 
@@ -251,13 +258,14 @@ class _Sharding:
 
     def _divide(self, op: Operator, rest: Sequence[Operator]) -> None:
         """Let an operator compute a part; `rest` begins with it."""
-        if not op.role & Role.OPTIMIZE:
+        if op.role & Role.BACKWARD:
             raise _refused(op, "it reads a whole gradient or parameter between two updates")
         if op in self.updates:
             self._divide_update(op)
         elif op.type in _CLIPS:
             self._clip(op, rest)
         elif self._is_elementwise(op):
+            self._divide_others(op)
             self._rename(op)
         else:
             raise _refused(op, "it needs whole gradients or parameters")
@@ -267,9 +275,18 @@ class _Sharding:
         return name if name in self.grads or name in self.raw else self.parts.get(name, name)
 
     def _is_elementwise(self, op: Operator) -> bool:
-        """Whether each element of the results depends on the same elements of parts, and on single numbers."""
-        others = [name for name in op.input_arg_names if name not in self.parts]
-        return op.type in _ELEMENTWISE and all(self.block.vars[name].size == 1 for name in others)
+        """Whether each element of the results depends on the same elements of arrays, and on single numbers."""
+        shapes = {self.block.vars[name].shape for name in op.input_arg_names if not self._is_number(name)}
+        return op.type in _ELEMENTWISE and len(shapes) <= 1
+
+    def _is_number(self, name: str) -> bool:
+        return name not in self.parts and self.block.vars[name].size == 1
+
+    def _divide_others(self, op: Operator) -> None:
+        """Make parts of whole arrays that `op` reads beside parts, such as a decay that the user has written."""
+        for name in op.input_arg_names:
+            if name not in self.parts and not self._is_number(name):
+                insert_for(op, "c_part", {"X": [name]}, {"Out": [self._part(name)]}, {**self.attrs, "by_rows": False})
 
     def _rename(self, op: Operator) -> None:
         """Let an operator read and write parts in place of whole arrays."""
@@ -356,5 +373,5 @@ def _refused(op: Operator, why: str) -> ProgramError:
     return ProgramError(
         f"ShardOptimizerState cannot divide {op.type}: {why}",
         site=op.site, details=[str(op)],
-        hint="Clip by value, norm or global norm, take an optimizer of single elements, or leave sharded out.",
+        hint="Clip by value, clip_by_norm or GradientClipByGlobalNorm, update element by element, or leave sharded out.",
     )  # fmt: skip

@@ -56,7 +56,7 @@ class ShardBatch(Pass):
         block = program.global_block()
         if block.has_var(STEP) or any(".shard_" in name for name in block.vars):
             return False
-        UnrollRecurrent().apply(program)
+        UnrollRecurrent(batch_may_be_open=True).apply(program)
         _Sharding(block, self.shards).apply()
         return True
 
@@ -101,13 +101,17 @@ class _Sharding:
     # What is divided
 
     def _dependent(self) -> list[Operator]:
-        """The operators of the forward and backward pass that depend on what is fed, in order."""
+        """The operators of the forward and backward pass that depend on what is fed, in order.
+
+        What is computed from the gradients of parameters, such as a clip, sees their sums.
+        """
         names, found = set(self.fed), []
         for op in self.block.ops:
             if op.role & (Role.OPTIMIZE | Role.LR_SCHED):
                 continue
             if not names.isdisjoint(op.input_arg_names) or op.type == "dropout":
                 names.update(op.output_arg_names)
+                names.difference_update([grad for _, grad in completed_pairs(op)])
                 found.append(op)
         if not any(op.role & Role.BACKWARD for op in found):
             raise ProgramError(
@@ -127,9 +131,13 @@ class _Sharding:
             if op.type != "dropout" and is_random(op.type):
                 raise _refused(op, "it draws random numbers")
         ops = list(self.block.ops)
+        grads: set[str] = set()
         for op in ops[ops.index(self.ops[0]) : ops.index(self.last)]:
             if op.role & Role.OPTIMIZE:
                 raise _refused(op, "it updates between two backward passes")
+            if not grads.isdisjoint(op.input_arg_names):
+                raise _refused(op, "it reads a gradient in front of operators of the backward pass")
+            grads.update(grad for _, grad in completed_pairs(op))
 
     def _is_read(self, name: str) -> bool:
         return any(name in op.input_arg_names for op in self.ops)

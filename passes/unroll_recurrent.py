@@ -31,9 +31,16 @@ class UnrollRecurrent(Pass):
 
     Law: every value keeps its bits, because the same kernels compute it from the same values, and gradients are added
     in the same order. Random numbers are drawn in the same order.
+
+    Attributes
+    ----------
+    most_operators : int
+    batch_may_be_open : bool
+        Whether dimensions other than the number of steps may be unknown, as they are before a run.
     """
 
     most_operators: int = 4096
+    batch_may_be_open: bool = False
 
     def apply(self, program: Program) -> bool:
         loops = program.global_block().ops.of_type("recurrent")
@@ -53,12 +60,14 @@ class UnrollRecurrent(Pass):
 
     def _may_unroll(self, op: Operator, grads: Sequence[Operator], values: Values) -> bool:
         call, backward = _recurrent(op), [_recurrent_grad(grad) for grad in grads]
-        length = _length(call)
+        length = _length(call, self.batch_may_be_open)
         count = length * sum(len(each.body.ops) for each in (call, *backward))
-        if not 0 < count <= self.most_operators or not _is_plain(call, {*call.sequences, *call.ex_states}):
+        if not 0 < count <= self.most_operators or not _is_plain(
+            call, {*call.sequences, *call.ex_states}, self.batch_may_be_open
+        ):
             return False
         return all(
-            _is_plain(each, {*each.results, *each.state_grads})
+            _is_plain(each, {*each.results, *each.state_grads}, self.batch_may_be_open)
             and set(each.results).isdisjoint(each.state_grads)
             and all(each.body.vars[name].dtype is not DType.FP16 for name in each.parameters)
             and all(values.is_there(values.read(name, op), each.op) for name in call.initial)
@@ -78,22 +87,25 @@ def _recurrent_grad(op: Operator) -> RecurrentGrad:
     return call
 
 
-def _length(call: Recurrent) -> int:
+def _length(call: Recurrent, batch_may_be_open: bool = True) -> int:
     """Return the number of steps; 0 if it is not known, or a sequence is no tensor of at least two dimensions."""
     variables = call.op.block.vars
     if any(variables[name].kind is not VarKind.LOD_TENSOR for name in (*call.sequences, *call.results)):
         return 0
     shapes = [variables[name].shape or () for name in call.sequences]
-    is_known = all(len(shape) > 1 and -1 not in shape for shape in shapes)
-    return shapes[0][0] if is_known and len({shape[0] for shape in shapes}) == 1 else 0
+    lengths = {shape[0] for shape in shapes if shape}
+    if batch_may_be_open:
+        lengths.discard(-1)  # of a mask, say, which has as many steps as another sequence
+    is_known = all(len(shape) > 1 and (batch_may_be_open or -1 not in shape) for shape in shapes)
+    return lengths.pop() if is_known and len(lengths) == 1 else 0
 
 
-def _is_plain(call: BlockCall, given: set[str]) -> bool:
+def _is_plain(call: BlockCall, given: set[str], batch_may_be_open: bool) -> bool:
     """Whether the sub-block computes tensors of known shape from others, writing neither outer ones nor `given`."""
     ops, variables = call.body.ops, call.body.vars.values()
     has_tensors = all(
         var.kind is VarKind.LOD_TENSOR and not var.persistable and var.tensor_type is not None
-        and var.tensor_type.is_static for var in variables
+        and (batch_may_be_open or var.tensor_type.is_static) for var in variables
     )  # fmt: skip
     return has_tensors and not call.written and not any(
         SUB_BLOCK in op.attrs or op.definition.has_hidden_names or op.definition.has_effect

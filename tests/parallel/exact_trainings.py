@@ -42,7 +42,22 @@ def characters():
     return classified(fluid.layers.fc(hidden, 10))
 
 
-NETWORKS = {each.__name__: each for each in (perceptron, lenet, characters)}
+def recurrence():
+    """The LSTM as a recurrent block, whose batch is not known, with a dropout in each step."""
+    table = fluid.embedding(fluid.data("text", [None, 6], "int64"), [30, 12])
+    letters = fluid.layers.transpose(table, [1, 0, 2])
+    cell, network = fluid.layers.LSTMCell(16), fluid.layers.StaticRNN()
+    with network.step():
+        letter = fluid.layers.dropout(network.step_input(letters), 0.1)
+        before = [network.memory(shape=[-1, 16], batch_ref=letters) for _ in range(2)]
+        hidden, after = cell(letter, before)
+        for memory, value in zip(before, after, strict=True):
+            network.update_memory(memory, value)
+        network.step_output(hidden)
+    return classified(fluid.layers.fc(fluid.layers.reduce_sum(network(), 0), 10))
+
+
+NETWORKS = {each.__name__: each for each in (perceptron, lenet, characters, recurrence)}
 
 
 def feeds_of(block, step):

@@ -294,7 +294,7 @@ def overwritten():
         (partial(optimizer, fluid.optimizer.LarsMomentum, momentum=0.9), "cannot divide lars_momentum"),
         (statistics, "cannot divide clip_statistics: it needs whole gradients"),
         (with_error_clip, "cannot divide clip: it reads a whole gradient, as an error_clip of a parameter does"),
-        (twice, "it stands after an update"),
+        (twice, "it updates in front of another backward pass"),
         (accumulated, "no update outside of branches"),
     ],
 )
