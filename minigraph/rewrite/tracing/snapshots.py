@@ -6,13 +6,12 @@ the states of one program share what did not change between them.
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, count
 from math import prod
-from operator import attrgetter, itemgetter
+from operator import attrgetter
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
@@ -129,33 +128,24 @@ class _BlockState:
         indices, names = (block.idx, block.parent_idx, block.forward_block_idx), dict(block.first_names)
         return cls(indices, ops, list(map(fields_of_op, ops)), variables, fields, names, asked)
 
-    def patched(self, patch: _Patch) -> _BlockState:
-        """The state with a patch."""
-        own, place = self.indices[0], dict(zip(self.ops, count(), strict=False))
-        ops, op_fields = self.ops[:], self.op_fields[:]
-        gone = sorted([place[op] for _, op, _, _ in patch.ops if op in place])
-        for at in reversed(gone):
-            del ops[at], op_fields[at]
-        behind = {before: (op, fields) for index, op, before, fields in patch.ops if index == own}
-        inserted = {op for op, _ in behind.values()}
-        heads = [(0 if each is None else place[each] + 1, each) for each in behind if each not in inserted]
-        for start, each in sorted(heads, key=itemgetter(0), reverse=True):
-            new: list[tuple[Operator, Fields]] = []
-            while each in behind:
-                new.append(behind[each])
-                each = new[-1][0]
-            at = start - bisect_left(gone, start)
-            ops[at:at], op_fields[at:at] = [op for op, _ in new], [fields for _, fields in new]
-        found = replace(self, ops=ops, op_fields=op_fields)
-        names = [each for each in patch.variables if each[0] == own]
-        if not names:
-            return found if gone or behind else self
-        variables = dict(self.by_name)
-        for _, name, var, fields in names:
-            if var is None:
-                variables.pop(name, None)
-            else:
-                variables[name] = var, fields
+    def patched(self, patches: Sequence[_Patch]) -> _BlockState:
+        """The state with patches, one after the other; takes time that grows with the operators and the edits."""
+        own = self.indices[0]
+        row = _Row(self)
+        variables = dict(self.by_name) if any(each[0] == own for patch in patches for each in patch.variables) else None
+        for patch in patches:
+            row.patch(own, patch.ops)
+            for index, name, var, fields in patch.variables if variables is not None else ():
+                if index == own and var is not None:
+                    variables[name] = var, fields
+                elif index == own:
+                    variables.pop(name, None)
+        if not row.has_changed and variables is None:
+            return self
+        ops = list(row)
+        found = replace(self, ops=ops, op_fields=[row.fields[op] for op in ops])
+        if variables is None:
+            return found
         return replace(
             found, vars=[var for var, _ in variables.values()], var_fields=[each for _, each in variables.values()],
             asked=_Asked(),
@@ -168,6 +158,45 @@ class _BlockState:
             and self.ops == other.ops
             and self.op_fields == other.op_fields
         )
+
+
+class _Row:
+    """The operators of a state, linked one to the next so that patches change few links."""
+
+    def __init__(self, state: _BlockState) -> None:
+        self.fields = dict(zip(state.ops, state.op_fields, strict=True))
+        self.has_changed = False
+        # None stands in front of the first operator, and behind the last one.
+        self._next: dict[Operator | None, Operator | None] = dict(
+            zip([None, *state.ops], [*state.ops, None], strict=True)
+        )
+        self._prev: dict[Operator | None, Operator | None] = dict(
+            zip([*state.ops, None], [None, *state.ops], strict=True)
+        )
+
+    def __iter__(self) -> Iterator[Operator]:
+        op = self._next[None]
+        while op is not None:
+            yield op
+            op = self._next[op]
+
+    def patch(self, block: int, edits: Sequence[tuple[int, Operator, Operator | None, Fields]]) -> None:
+        """Take out the operators of a patch, and link those in that are in the block now."""
+        for _, op, _, _ in edits:
+            if self.fields.pop(op, None) is not None:
+                self._link(self._prev[op], self._next[op])
+                self.has_changed = True
+        behind = {before: (op, fields) for index, op, before, fields in edits if index == block}
+        inserted = {op for op, _ in behind.values()}
+        for at in [each for each in behind if each not in inserted]:
+            while at in behind:
+                op, self.fields[op] = behind[at]
+                self._link(op, self._next[at])
+                self._link(at, op)
+                at, self.has_changed = op, True
+
+    def _link(self, op: Operator | None, following: Operator | None) -> None:
+        self._next[op], self._prev[following] = following, op
 
 
 def _fields_of(var: Variable) -> Fields:
@@ -227,10 +256,8 @@ class Snapshot:
                 patches.append(at._patch[1])
                 at = at._patch[0]
             assert at._blocks is not None
-            blocks = at._blocks
-            for patch in reversed(patches):
-                blocks = [state.patched(patch) for state in blocks]
-            self._blocks, self._patch = blocks, None
+            self._blocks = [state.patched(patches[::-1]) for state in at._blocks]
+            self._patch = None
         return self._blocks
 
     def holds(self, other: Snapshot) -> bool:
