@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import permutations
+from math import inf
 from typing import Any, Protocol
 
 from minigraph.ir import Operator, Variable
 from minigraph.ir.role import Role
 from minigraph.opdef import EMPTY
+from minigraph.passes.rules.fragments import site_of
 from minigraph.passes.rules.pattern import Pattern, PatternOp, PatternSlot
 from minigraph.passes.values import Value, Values
 
@@ -295,7 +297,10 @@ class Matcher:
         if not isinstance(value, Value):
             return "nothing" if not value else ", ".join(map(self.named, value))
         maker = self.values.producer(value)
-        return value.name if maker is None else f"{value.name}, made by {maker.type}"
+        if maker is not None:
+            return f"{value.name}, made by {maker.type}"
+        is_written = self.values.producer(self.values._reaching(value.name, inf)) is not None
+        return f"{value.name}, as it is before the block writes it" if is_written else value.name
 
     def _differs(self, op: Operator, slot: str, expected: Any, found: Any) -> bool:
         if self.recorder is not None:
@@ -319,11 +324,17 @@ def fits(op: PatternOp, candidate: Operator, recorder: MatchRecorder | None = No
     for name, test in op.tests:
         if not test(candidate.attrs[name]):
             if recorder is not None:
-                recorder.differs(candidate, name, f"a value that fits {test.__name__}", candidate.attrs[name])
+                recorder.differs(candidate, name, f"a value that fits {_called(test)}", candidate.attrs[name])
             return False
     if candidate.inputs.keys() != op.slots:
         return _has_slots(op, candidate, recorder)
     return (op.role is None and op.namescope is None) or _is_where(op, candidate, recorder)
+
+
+def _called(test: Any) -> str:
+    """The name of a condition on a value, or where it is written if it has none."""
+    name = getattr(test, "__name__", type(test).__name__)
+    return f"the lambda in line {site_of(test).line}" if name == "<lambda>" else str(name)
 
 
 def _tell_attrs(op: PatternOp, candidate: Operator, attrs: dict[str, Any], recorder: MatchRecorder) -> None:

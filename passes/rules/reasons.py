@@ -50,7 +50,7 @@ class WhyNot:
     matched : tuple of Operator
         Those that were found.
     op : Operator or None
-        The operator at which the match failed; None if the rule matches, or if there is no operator.
+        The operator at which the match failed; None if the rule matches, or if there is no operator of its types.
     slot : str
         The input or output, ``type``, ``role``, ``namescope``, ``condition`` or the attribute in which it differs.
     expected, found : str
@@ -82,6 +82,7 @@ class WhyNot:
         lines = [f"{self.rule} does not match: {count} found", *map(_at, self.matched)]
         if self.op is not None:
             lines.append(f"{_at(self.op)}")
+        if self.slot:
             lines.append(f"{self.slot}: expected {self.expected}, found {self.found}")
         if self.site is not None:
             lines.append(f"at {self.site}")

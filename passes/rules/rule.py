@@ -117,7 +117,11 @@ class Rule(Pass):
         if op is not None:
             return nearest(self, [_operator(program, op)])
         answers = [nearest(self, block.ops[:]) for block in program.blocks]
-        return max(answers, key=lambda each: (len(each.matched), each.op is None))
+        answer = max(answers, key=lambda each: (len(each.matched), each.op is None))
+        if not answer.matched and answer.slot == "type":  # any operator differs in its type: this one says nothing
+            wanted = ", ".join(dict.fromkeys(map(str, self.pattern.ops)))
+            return WhyNot(self.name, answer.wanted, slot="type", expected=wanted, found="none of them in the program")
+        return answer
 
     def match(self, op: Operator, values: Values, recorder: MatchRecorder | None = None) -> Match | None:
         """Return the match whose last operator is `op`; None if there is none."""

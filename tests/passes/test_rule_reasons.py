@@ -348,6 +348,32 @@ def test_an_operator_that_wants_another_is_found():
     assert (answer.op.type, answer.slot, answer.found) == ("scale", "X", "relu, which makes h")
 
 
+def test_operators_that_a_program_lacks_are_named():
+    answer = backward.why_not(program_of([PLUS, MORE]))
+    assert (answer.op, answer.slot, answer.matched) == (None, "type", ())
+    assert str(answer).endswith("type: expected scale, relu, found none of them in the program")
+
+
+def test_a_condition_without_a_name_is_told_by_its_line():
+    @rule
+    def small(x, a=attr("scale", fits=lambda number: number < 1)):
+        return layers.scale(x, a)
+
+    answer = small.why_not(program_of([TWO]))
+    assert answer.expected.startswith("a value that fits the lambda in line ")
+
+
+def test_a_value_from_before_a_write_is_told_from_the_later_one():
+    @rule
+    def twice(x):
+        return layers.elementwise_add(layers.relu(x), x)
+
+    program = program_of(["h: float32[2] = relu(X=x)", "x = scale(X=h)", "y: float32[2] = elementwise_add(X=h, Y=x)"])
+    answer = twice.why_not(program)
+    assert (answer.slot, answer.found) == ("Y", "x, made by scale")
+    assert answer.expected == "x, as it is before the block writes it"
+
+
 def test_wrong_questions():
     program = program_of([TWO, THREE])
     with pytest.raises(NotFoundError, match="no operator 7"):
