@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from minigraph.errors import ExecutionError
 from minigraph.executor.interpreter import Interpreter
 from minigraph.ir import Operator, Program
 from minigraph.runtime.evaluate import bounded_loops
@@ -21,6 +22,15 @@ several, and a tensor with sequences their offsets after it."""
 
 MOST_LOOPS = 100
 """Maximum runs of the body of a loop; a pass, or what makes a program smaller, may break its condition."""
+
+_MOST_SIZE = 10_000
+"""Maximum number that a tensor may give for a size; a random number there could ask for all memory."""
+
+_SIZES = frozenset({
+    "End", "ExpandTimes", "MaxLenTensor", "Num", "OutSize", "Shape", "ShapeTensor", "ShapeTensorList", "SizeTensor",
+    "Start", "Step", "depth_tensor", "expand_times_tensor",
+})  # fmt: skip
+"""Input slots whose numbers decide how many elements a result has; beside an ``OutSize`` so do those of Scale."""
 
 _NOISE = 4
 """Size of the random errors of a noisy run, in units of the last place."""
@@ -50,7 +60,7 @@ class Case:
     def run(self, program: Program | None = None, interpreter: Interpreter | None = None) -> Results:
         """Run the program, or another one on the same arrays."""
         program = self.program if program is None else program
-        runner = interpreter or Interpreter()
+        runner = interpreter or _Bounded()
         runner._rng = np.random.default_rng(self.seed)
         scope = Scope()
         for name, value in self.state.items():
@@ -105,14 +115,27 @@ def are_same_bits(one: Array, other: Array) -> bool:
     return np.where(is_nan, 0, one).tobytes() == np.where(is_nan, 0, other).tobytes()
 
 
-class Literal(Interpreter):
+class _Bounded(Interpreter):
+    """Evaluate nothing that asks for very large results."""
+
+    def _results(self, op: Operator, read: Callable[[str], Any]) -> dict[str, Any]:
+        slots = op.definition.input_slots.keys() & _SIZES
+        for slot in {*slots, "Scale"} if "OutSize" in slots else slots:
+            for name in op.inputs.get(slot, ()):
+                numbers = np.asarray(read(name)).astype("float64")
+                if not (np.abs(numbers) <= _MOST_SIZE).all():
+                    raise ExecutionError(f"{op.type}: {slot} asks for more than {_MOST_SIZE:,}")
+        return super()._results(op, read)
+
+
+class Literal(_Bounded):
     """Evaluate single operators as they stand, also those of a global norm, which may overflow."""
 
     def _legalize(self, program: Program) -> None:
         pass
 
 
-class _Noisy(Interpreter):
+class _Noisy(_Bounded):
     """Evaluate with an error of a few units of the last place in each floating value."""
 
     def __init__(self, seed: int) -> None:

@@ -13,9 +13,11 @@ from hypothesis import given
 from one_type import one_type_for_each_name
 
 from minigraph import layers, passes, rewrite
-from minigraph.errors import MinigraphError, WrongTypeError
+from minigraph.errors import ExecutionError, MinigraphError, WrongTypeError
+from minigraph.ir import Program
 from minigraph.ir.verifier import verify
 from minigraph.passes import IN_ORDER
+from minigraph.rewrite.cases import Case
 from minigraph.rewrite.strategies import cases, programs
 
 ROOT = Path(__file__).parents[2]
@@ -157,6 +159,18 @@ def test_no_pass_of_the_project_breaks_a_program(each, check_pass):
 @pytest.mark.parametrize("each", RULES, ids=lambda rule: rule.name)
 def test_no_exact_rule_breaks_a_program(each, check_pass):
     check_pass(each, programs=100)
+
+
+def test_a_number_that_asks_for_all_memory_is_an_error():
+    program = Program.parse("""
+        block 0
+          data n: int64[1]
+          out: float32[-1] = fill_constant(ShapeTensorList=[n]) {shape=[-1], value=1.0}
+    """)
+    program.roots = ("out",)
+    assert Case(program, {"n": np.array([3])}).run()["out"][0].shape == (3,)
+    with pytest.raises(ExecutionError, match="ShapeTensorList asks for more"):
+        Case(program, {"n": np.array([2**31])}).run()
 
 
 def test_a_loop_without_an_end_is_an_error():

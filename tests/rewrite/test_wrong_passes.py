@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from wrong_arguments import WRONG
+from wrong_state import WRONG
 
 from minigraph import rewrite
 

@@ -27,6 +27,7 @@ from minigraph.rewrite.random_programs.recipes import STEPS, Clip, Training, tra
 from minigraph.rewrite.random_programs.rows import SAMPLES
 from minigraph.rewrite.random_programs.sampling import Sample
 from minigraph.rewrite.random_programs.sequence_steps import TYPES, on_sequences
+from minigraph.rewrite.random_programs.stateful_steps import MADE_BY, STATEFUL
 from minigraph.types import TensorType
 
 Array = np.ndarray[Any, Any]
@@ -48,12 +49,13 @@ def _through_an_array(k: Sources, x: Variable, y: Variable, c: float) -> list[An
 
 
 _CONTROL_FLOW = {"array": _through_an_array, **{name: FREE[name] for name in ("branch", "loop", "recurrent")}}
-_SEVERAL = {**_CONTROL_FLOW, "sequences": on_sequences}
+_SEVERAL = {**_CONTROL_FLOW, **STATEFUL, "sequences": on_sequences}
 """Steps of several operators."""
 
 _RUN_BY = {
     "array": {"write_to_array", "read_from_array", "tensor_array_to_tensor", "lod_array_length"},
     "branch": {"conditional_block", "select_input"}, "loop": {"while"}, "recurrent": {"recurrent"}, "sequences": TYPES,
+    **MADE_BY,
 }  # fmt: skip
 """Types of operators that each of `_SEVERAL` appends."""
 
@@ -224,7 +226,7 @@ class _Drawing:
             self._add(self._operator(self.choose.choice(_all_types())))
         elif chance < 0.9:
             name = self.choose.choice(sorted(_SEVERAL))
-            if self.choose.random() < 0.75:
+            if self.choose.random() < 0.6:
                 name = self.choose.choice(_FREE)
             self._flow(name)
         else:
@@ -361,7 +363,13 @@ class _Drawing:
             pairs = train(self._training(), self.block.program, [loss], loss)
         except MinigraphError:  # an operator without a gradient of its gradient
             return
-        self.pool += [loss, *(grad for _, grad in pairs if grad.kind is VarKind.LOD_TENSOR)]
+        if self.choose.random() < 0.3:
+            for op in self.block.ops.of_type("adam"):
+                op.set_attr("lazy_mode", True)
+        grads = [grad for _, grad in pairs]
+        for grad in [each for each in grads if each.kind is VarKind.SELECTED_ROWS and self.choose.random() < 0.5]:
+            grads.append(layers.get_tensor_from_selected_rows(layers.merge_selected_rows(grad)))
+        self.pool += [loss, *(grad for grad in grads if grad.kind is VarKind.LOD_TENSOR)]
 
     def _mean(self, var: Variable) -> Variable:
         """A mean of a value, of shape [1]."""
@@ -421,7 +429,7 @@ def arrays_for(drawn: Drawn, program: Program, seed: int, kind: str) -> dict[str
     ----------
     kind : str
         ``mixed`` and ``positive``: ordinary numbers of both signs or of one. ``edges``: among them zeros of both signs,
-        subnormal numbers, the largest, infinities and NaN.
+        subnormal numbers, the largest, infinities and NaN; among whole numbers negative and the largest ones.
     """
     random = np.random.default_rng(seed)
     found = {}
@@ -437,7 +445,11 @@ def _array(random: np.random.Generator, name: str, shape: tuple[int, ...], dtype
     if dtype.kind == "b":
         return random.random(shape) < 0.5
     if dtype.kind in "iu":
-        return random.integers(0, CLASSES, shape).astype(dtype)
+        values = random.integers(0, CLASSES, shape).astype(dtype)
+        if kind == "edges" and random.random() < 0.5:  # numbers that no index or label has
+            special = np.array([-1, -2, -7, np.iinfo(dtype).min, np.iinfo(dtype).max]).astype(dtype)
+            values = np.where(random.random(shape) < 0.6, random.choice(special, shape), values)
+        return values
     if "learning_rate" in name:
         return np.full(shape, 0.05, dtype)
     if kind == "positive" or "pow_acc" in name:

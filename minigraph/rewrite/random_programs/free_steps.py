@@ -68,8 +68,12 @@ class Sources:
 
     def look_up(self, is_sparse: bool = False, table: str | None = None) -> Variable:
         """Rows of a table, one for each label."""
-        attr = self.attr(CLASSES, self.columns, name=table)
-        return layers.embedding(self.label, [CLASSES, self.columns], is_sparse, param_attr=attr, dtype=self.dtype)
+        return self.look_ups((self.label,), is_sparse, table)[0]
+
+    def look_ups(self, labels: Sequence[Variable], is_sparse: bool, table: str | None) -> list[Variable]:
+        """Rows of a table for several labels."""
+        attr, size = self.attr(CLASSES, self.columns, name=table), [CLASSES, self.columns]
+        return [layers.embedding(each, size, is_sparse, param_attr=attr, dtype=self.dtype) for each in labels]
 
 
 FreeStep = Callable[["Sources", Variable, Variable, float], "Variable | Sequence[Variable]"]

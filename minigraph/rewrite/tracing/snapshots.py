@@ -132,20 +132,21 @@ class _BlockState:
         """The state with patches, one after the other; takes time that grows with the operators and the edits."""
         own = self.indices[0]
         row = _Row(self)
-        variables = dict(self.by_name) if any(each[0] == own for patch in patches for each in patch.variables) else None
+        named = [each for patch in patches for each in patch.variables if each[0] == own]
         for patch in patches:
             row.patch(own, patch.ops)
-            for index, name, var, fields in patch.variables if variables is not None else ():
-                if index == own and var is not None:
-                    variables[name] = var, fields
-                elif index == own:
-                    variables.pop(name, None)
-        if not row.has_changed and variables is None:
+        if not row.has_changed and not named:
             return self
         ops = list(row)
         found = replace(self, ops=ops, op_fields=[row.fields[op] for op in ops])
-        if variables is None:
+        if not named:
             return found
+        variables = dict(self.by_name)
+        for _, name, var, fields in named:
+            if var is None:
+                variables.pop(name, None)
+            else:
+                variables[name] = var, fields
         return replace(
             found, vars=[var for var, _ in variables.values()], var_fields=[each for _, each in variables.values()],
             asked=_Asked(),
@@ -166,7 +167,7 @@ class _Row:
     def __init__(self, state: _BlockState) -> None:
         self.fields = dict(zip(state.ops, state.op_fields, strict=True))
         self.has_changed = False
-        # None stands in front of the first operator, and behind the last one.
+        # None stands before the first operator, and after the last one.
         self._next: dict[Operator | None, Operator | None] = dict(
             zip([None, *state.ops], [*state.ops, None], strict=True)
         )
