@@ -298,7 +298,7 @@ def test_every_formula_says_what_the_kernel_computes(dtype):
         xs = flat(call.inputs)
         steps = as_steps(call)
         types = {f"x{i}": fused.ArrayType(x.shape, x.dtype) for i, x in enumerate(xs)}
-        nest = _Nest(fused.Layout(parse_calls(tuple(steps)), types))
+        nest = _Nest(fused.BroadcastLayout(parse_calls(tuple(steps)), types), tuple(steps))
         namespace = {}
         exec(_FUNCTIONS[dtype].source + nest.source, namespace)
         wanted = [x for x in call.expected if x is not None]
