@@ -47,6 +47,8 @@ def pytest_collect_file(file_path):
 def _compiled_files(request, tmp_path_factory):
     """Tests compile loops where they ask for it, because many compare bits; nothing is left in the user's caches.
 
+    With ``MINIGRAPH_JIT=on`` all do, and plans make tables of native calls from the second run on.
+
     Workers of a run, later runs and processes that tests start share the folder of compiled loops, whose names contain
     hashes of the sources: `--cache-clear` empties it. Where Python is told to write no bytecode those of a run share a
     folder of bytecode: else each of those processes compiles minigraph again.
@@ -54,7 +56,9 @@ def _compiled_files(request, tmp_path_factory):
     folder = tmp_path_factory.getbasetemp()
     folder = folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("MINIGRAPH_JIT", "off")
+        patch.setenv("MINIGRAPH_JIT", jit := os.environ.get("MINIGRAPH_JIT", "off"))
+        if jit == "on":
+            patch.setattr("minigraph.lowering.codegen.RUNS_BEFORE_NATIVE", 2)
         patch.setenv("MINIGRAPH_JIT_CACHE", str(_kept(request.config, "loops") or folder / "loops"))
         if sys.dont_write_bytecode:
             patch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)
@@ -99,6 +103,12 @@ def like_an_executor():
     """NaN and infinity pass without warnings."""
     with np.errstate(all="ignore"):
         yield
+
+
+@pytest.fixture
+def shared_kernels(monkeypatch):
+    """New executors compile no loops, some of which round otherwise than the kernels that the imperative mode calls."""
+    monkeypatch.setenv("MINIGRAPH_JIT", "off")
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from minigraph.passes.gradient_clip import ClipGradients
 
 
 @pytest.fixture(autouse=True)
-def imperative():
+def imperative(shared_kernels):
     with fluid.unique_name.guard(), dygraph.guard():
         yield
 

@@ -17,7 +17,7 @@ FEED = {"x": np.linspace(-1, 1, 12, dtype="float32").reshape(3, 4)}
 
 
 @pytest.fixture
-def trained():
+def trained(shared_kernels):  # a table of native calls would stand in a source without times
     """A program with an update, its executor, its scope and what to fetch."""
     main, startup = fluid.Program(), fluid.Program()
     startup.random_seed = 1
