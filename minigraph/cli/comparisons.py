@@ -91,6 +91,10 @@ def _add_compare(parser: argparse.ArgumentParser) -> None:
         "--train", type=_LEARNING_RATE, metavar="RATE",
         help="update parameters after each batch by SGD on the unclipped gradients (default: no updates)",
     )  # fmt: skip
+    experiment.add_argument(
+        "--ranks", type=_WHOLE_NUMBER, default=1, metavar="N",
+        help="ranks that share each batch evenly: also show each clip on the gradients of each rank alone (default: 1)",
+    )  # fmt: skip
     _output(parser, "batch by batch")
 
 
@@ -276,6 +280,7 @@ def compare_report(options: argparse.Namespace) -> Report[Any]:
         place=options.place,
         settings={**_settings(options), "seed": options.seed, "learning_rate": rate},
         progress=False if options.quiet else None,
+        ranks=options.ranks,
     )
 
 

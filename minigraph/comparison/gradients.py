@@ -6,7 +6,7 @@ raw gradients, bit for bit, whatever random numbers the program draws, and a bat
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,6 +41,7 @@ def compare_gradients(
     place: Place | None = None,
     settings: Mapping[str, Any] | None = None,
     progress: bool | None = None,
+    ranks: int = 1,
 ) -> GradientReport:
     """Compare clipping strategies on the gradients of `loss`, batch by batch.
 
@@ -73,6 +74,9 @@ def compare_gradients(
         Notes on the experiment that the report shows.
     progress : bool, optional
         Whether to show a progress bar on standard error. Default: when the run takes long, on a terminal.
+    ranks : int
+        Number of ranks among which each batch is divided. With several, the report also shows what every strategy does
+        to the gradients of each rank alone, as if ranks clipped before their gradients are summed.
 
     Returns
     -------
@@ -87,7 +91,7 @@ def compare_gradients(
     ProgramError
         If a parameter has no value, or the loss depends on none.
     DataError
-        If there is no batch.
+        If there is no batch, or ranks cannot share one evenly.
     Interrupted
         After Ctrl-C: a `KeyboardInterrupt` whose ``report`` holds the batches so far.
 
@@ -114,6 +118,11 @@ def compare_gradients(
     values, place = programs.start_values(forward, startup, scope, place)
     together = _build(forward, loss_name, wanted, clips, optimizer)
     run = _Run(together, place, programs.scope_with(values, together.state, place), loss_name)
+    still = _build(forward, loss_name, wanted, clips)
+    alone_on_ranks = [
+        _Run(still, place, programs.scope_with(values, still.state, place), loss_name)
+        for _ in range(ranks if programs.check_ranks(ranks) > 1 else 0)
+    ]
     alone = {name: _build(forward, loss_name, wanted, {name: clips[name]}).program for name in clips}
     unclipped = _build(forward, loss_name, wanted, {}).program
 
@@ -133,11 +142,19 @@ def compare_gradients(
             loss=np.array(run.losses[:count], np.float64),
             batch_sizes=np.array(run.batch_sizes[:count], np.int64),
             is_moving=optimizer is not None,
+            ranks=tuple(
+                {name: recorder.total(count) for name, recorder in each.recorders.items()} for each in alone_on_ranks
+            ),
         )
 
     try:
         with ProgressBar(programs.feed_count(feeds), progress) as bar:
             for feed in programs.each_feed(feeds, "feeds"):
+                parts = programs.divided(feed, ranks) if alone_on_ranks else []
+                for part, each in zip(parts, alone_on_ranks, strict=True):
+                    if optimizer is not None:
+                        each.follow(run, values)
+                    each.add(part)
                 run.add(feed)
                 bar.advance()
     except KeyboardInterrupt:
@@ -193,6 +210,13 @@ class _Run:
         self.batch_sizes: list[int] = []
         self.count = 0
         """Number of batches recorded completely."""
+
+    def follow(self, other: _Run, names: Iterable[str]) -> None:
+        """Take the parameters of another run."""
+        for name in names:
+            holder = other._scope.find_var(name)
+            assert holder is not None
+            self._scope.var(name).get_tensor().set(np.array(holder.get_tensor()), self._executor.place)
 
     def add(self, feed: Feed) -> None:
         """Compare the gradients on one batch."""

@@ -78,7 +78,11 @@ def gradient_page(report: GradientResults, norms: Any = None) -> str:
     `norms` are what `minigraph.parallel.compare_norms` has found, if it is to be shown, too.
     """
     drawn = _parameter_figures(report, "Norm after clipping, by batch")
-    sections = {"summary": [_gradient_summary(report)], "parameters": [*drawn, _factor_table(report)]}
+    sections = {
+        "summary": [_gradient_summary(report)],
+        "ranks": [_over_ranks(report, name) for name in report.strategies] if report.ranks else [],
+        "parameters": [*drawn, _factor_table(report)],
+    }
     return _page("What clipping did to the gradients", report, gradient_facts(report), sections, norms)
 
 
@@ -106,7 +110,7 @@ def _page(
 ) -> str:
     finding, remarks, warnings = conclusion(report)
     strategies = [_section(report, result) for result in report.strategies.values()]
-    over_ranks = [] if norms is None else [norms.html_table()]
+    over_ranks = [*sections.get("ranks", ()), *([] if norms is None else [norms.html_table()])]
     sections = {**sections, "ranks": over_ranks, "figures": _figures(report), "strategies": strategies}
     shown = [(key, heading) for key, heading in _HEADINGS.items() if any(sections.get(key, ()))]
     notes = [f'<p class="note">Note: {escape(remark)}.</p>' for remark in remarks]
@@ -236,6 +240,14 @@ def _difference(text: Difference, name: str) -> str:
 def _gradient_summary(report: GradientResults) -> str:
     rows = [[result.name, *number_cells(result.total)] for result in report.strategies.values()]
     return table("All gradients as one vector; means over batches.", ["strategy", *NUMBERS], rows)
+
+
+def _over_ranks(report: GradientResults, name: str) -> str:
+    caption = (
+        f"{name}: if each rank clipped the gradients of its part of a batch, and of the whole; means over batches."
+    )
+    rows = [[each, *number_cells(statistics)] for each, statistics in report.over_ranks(name).items()]
+    return table(caption, ["", *NUMBERS], rows, strong="all ranks")
 
 
 def _factor_table(report: GradientResults) -> str:

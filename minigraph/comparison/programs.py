@@ -148,6 +148,38 @@ def batch_size(feed: Feed) -> int:
     return sizes.pop()[0] if len(sizes) == 1 and () not in sizes else -1
 
 
+def check_ranks(ranks: Any) -> int:
+    """The number of ranks, if it is one.
+
+    Raises
+    ------
+    WrongTypeError
+        If it is no positive integer.
+    """
+    if not isinstance(ranks, int) or isinstance(ranks, bool) or ranks < 1:
+        raise WrongTypeError(f"ranks must be an integer of at least 1, got {ranks!r:.60}")
+    return ranks
+
+
+def divided(feed: Feed, ranks: int) -> list[Feed]:
+    """The part of a batch that each rank gets.
+
+    Raises
+    ------
+    DataError
+        If they cannot share it evenly.
+    """
+    rows = batch_size(feed)
+    if rows < 0 or rows % ranks:
+        sizes = ", ".join(f"{name}: {list(np.asarray(array).shape)}" for name, array in feed.items())
+        raise DataError(
+            f"{ranks} ranks cannot share a batch evenly", details=[sizes],
+            hint=f"Feed arrays with as many rows each, a multiple of {ranks}.",
+        )  # fmt: skip
+    arrays = {name: np.split(np.asarray(array), ranks) for name, array in feed.items()}
+    return [{name: parts[rank] for name, parts in arrays.items()} for rank in range(ranks)]
+
+
 def fetch(executor: Executor, program: Program, feed: Feed, names: Iterable[str], scope: Scope) -> Values:
     """Run a program once; the arrays by name. Selected rows come as the whole gradient."""
     unique = list(dict.fromkeys(names))

@@ -56,6 +56,7 @@ def gradient_json(report: GradientResults) -> dict[str, Any]:
                         of elements, share_clipped that of batches
             min, max, median    the same without share_clipped
             batches     {norm_before, norm_after, factor, cosine, share_changed, clipped}, each a list
+          ranks         [total of the gradients of each rank alone]; empty for one rank
     """
     found = {
         "format": GRADIENT_FORMAT,
@@ -63,7 +64,12 @@ def gradient_json(report: GradientResults) -> dict[str, Any]:
         **_head(report, batches=len(report.loss)),
         "batches": [{"size": size, "loss": loss} for size, loss in zip(report.batch_sizes, report.loss, strict=True)],
         "clips": [
-            {**_strategy_head(report, result), **_figures(report, result)} for result in report.strategies.values()
+            {
+                **_strategy_head(report, result),
+                **_figures(report, result),
+                "ranks": [_statistics(each[result.name], result.unit) for each in report.ranks],
+            }
+            for result in report.strategies.values()
         ],
     }
     return _in_json(found)

@@ -205,12 +205,20 @@ class GradientResults(Results[StrategyResult]):
         Where the comparison was interrupted; empty if it was not.
     is_moving : bool
         Whether an optimizer moves the parameters between batches.
+    ranks : tuple of dict of str to GradientStatistics
+        For each rank, by strategy, all gradients of its part of the batches as one vector; empty for one rank.
     """
 
     program: Program
     loss: Series
     batch_sizes: NDArray[np.int64]
     is_moving: bool
+    ranks: tuple[Mapping[str, GradientStatistics], ...] = ()
+
+    def over_ranks(self, strategy: str) -> dict[str, GradientStatistics]:
+        """Statistics of all gradients under a strategy: of each rank alone, and of all ranks."""
+        found = {f"rank {rank} alone": each[strategy] for rank, each in enumerate(self.ranks)}
+        return {**found, "all ranks": self.strategies[strategy].total}
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)

@@ -44,6 +44,10 @@ def gradient_tables(report: GradientResults, show_diff: bool) -> Iterator[Render
         yield ""
         rows = [Row(result.name, number_cells(result.total)) for result in report.strategies.values()]
         yield NumberTable(ALL_TOGETHER, NUMBERS, rows)
+    for name in report.strategies if report.ranks else ():
+        yield ""
+        rows = [Row(each, number_cells(statistics)) for each, statistics in report.over_ranks(name).items()]
+        yield NumberTable(f"{name}, over ranks", NUMBERS, rows)
     yield from _conclusion(report)
 
 

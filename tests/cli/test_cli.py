@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from minigraph import __version__
+from minigraph.cli.comparisons import DEFAULT_CLIPS
 from minigraph.cli.main import main
 from minigraph.comparison import progress, records
 from minigraph.executor import Executor
@@ -123,6 +124,13 @@ def test_training_shows_the_loss_going_down(capsys):
     out = printed(capsys, "--train", "0.05", "--batches", "12", "--batch-size", "128", "--no-diff")
     first, last = map(float, re.search(r"([\d.]+) in the first batch, ([\d.]+) in the last", out).groups())
     assert last < first
+
+
+def test_each_clip_is_shown_on_the_gradients_of_each_rank(capsys):
+    out = printed(capsys, "--ranks", "2", "--batch-size", "16", "--no-diff")
+    assert out.count("rank 0 alone") == out.count("rank 1 alone") == out.count("all ranks") == len(DEFAULT_CLIPS)
+    assert main([*SHORT, "--ranks", "3"]) == 1
+    assert "3 ranks cannot share a batch evenly" in capsys.readouterr().err
 
 
 def test_version(capsys):
@@ -282,7 +290,7 @@ def test_json_has_the_documented_keys(tmp_path):
     assert [clip["clip"] for clip in found["clips"]] == ["norm=0.5", "value=-0.1:0.2"]
     assert found["clips"][0]["strategy"] == "GradientClipByNorm(clip_norm=0.5)"
     for clip in found["clips"]:
-        assert list(clip) == ["clip", "strategy", "operators_inserted", "parameters", "total"]
+        assert list(clip) == ["clip", "strategy", "operators_inserted", "parameters", "total", "ranks"]
         assert clip["operators_inserted"] == 6
         assert [{"name": p["name"], "shape": p["shape"]} for p in clip["parameters"]] == found["program"]["parameters"]
         for changes in (*clip["parameters"], clip["total"]):
