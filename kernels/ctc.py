@@ -51,7 +51,7 @@ class _Shares:
         self.of_all /= self._totals
 
     def of(self, xp, classes) -> Any:
-        """Those of other classes in each sequence, [batch, time, number]; smaller ones than a float32 can be, too."""
+        """Probabilities of other classes in each sequence, [batch, time, number], in float64, where fewer underflow."""
         found = xp.take_along_axis(self._logits, classes[:, None, :], 2).astype(np.float64)
         found -= self._peaks
         xp.exp(found, out=found)

@@ -401,7 +401,7 @@ def _mean_loss_of_logits(x, slope, wanted, slow):
 
 
 def _mean_loss_in_columns(x, slope, wanted, slow):
-    """In the columns in which the softmax is computed."""
+    """Make a function for the mean loss, in the columns in which the softmax is computed."""
     rows, classes = math.prod(x.shape[:-1]), x.shape[-1]
     row, shape = np.arange(rows), (classes, rows)
     count, zero = np.array(rows, x.dtype), np.zeros((), x.dtype)

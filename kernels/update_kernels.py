@@ -127,7 +127,7 @@ _CALLS = {ast.Add: "add", ast.Sub: "subtract", ast.Mult: "multiply", ast.Div: "t
 
 
 class _Writer:
-    """Writes a rule as the text of a function.
+    """The text of a function that a rule becomes, written statement by statement.
 
     An array has its name in the rule; ``param_out`` is the buffer for the output ``param``, and ``work0``, ``work1``
     and so on are arrays for intermediate results. For selected rows, ``grad`` are the values and ``rows`` the numbers.

@@ -80,7 +80,7 @@ class TruncatedNormalInitializer(NormalInitializer):
 
 
 class XavierInitializer(Initializer):
-    """Keeps the scale of gradients about equal in all layers: variance 2 / (fan_in + fan_out).
+    """Random values of variance ``2 / (fan_in + fan_out)``, which keep the scale of gradients about equal in all layers.
 
     References
     ----------
@@ -101,7 +101,7 @@ class XavierInitializer(Initializer):
 
 
 class MSRAInitializer(Initializer):
-    """Keeps the scale of activations about equal in layers of rectifiers: variance 2 / fan_in.
+    """Random values of variance ``2 / fan_in``, which keep the scale of activations equal in layers of rectifiers.
 
     References
     ----------

@@ -82,7 +82,7 @@ class Pass(Rewrite):
 
 
 Hook = Callable[[Pass, Program, bool], None]
-"""Called after each pass of a pipeline with the pass, the program and whether it changed.
+"""Function called after each pass of a pipeline with the pass, the program and whether it changed.
 
 If it raises a VerifyError, as ``verify(program)`` does, a PassError names the pass and the line that made the edit.
 """

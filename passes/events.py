@@ -20,19 +20,19 @@ class Observer:
     """Base of the observers: hears everything, does nothing."""
 
     def begin(self, rewrite: Any, program: Program) -> None:
-        """Hear that `rewrite`, a pass or a function, starts on `program`."""
+        """Note that `rewrite`, a pass or a function, starts on `program`."""
 
     def end(self, rewrite: Any, program: Program, changed: bool | None) -> None:
-        """Hear that `rewrite` has ended, and whether it says that it changed `program`; None if it does not say."""
+        """Note that `rewrite` has ended, and whether it says that it changed `program`; None if it does not say."""
 
     def fired(self, rule: Any, program: Program, matched: Sequence[Operator]) -> None:
-        """Hear that `rule` is going to replace the operators `matched`: what changes until the next event."""
+        """Note that `rule` is going to replace the operators `matched`; all edits until the next event are its own."""
 
     def copied(self, source: Program, copy: Program, why: str) -> None:
-        """Hear that `copy`, or the part of it that a run needs, was made of `source` to be rewritten."""
+        """Note that `copy` was made of `source`, or of the part of it that a run needs, to be rewritten."""
 
     def runs(self, program: Program, feed: Mapping[str, Any], scope: Any) -> None:
-        """Hear that `program` is going to run on `feed`; not told of runs like one before."""
+        """Note that `program` is going to run on `feed`; runs like an earlier one are not reported."""
 
 
 # A tuple that is replaced, so that a walk over the observers is not disturbed by a new one.

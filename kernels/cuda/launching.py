@@ -93,7 +93,7 @@ _capturing = threading.local()
 
 
 class Capturing:
-    """While a graph is recorded: tables are made at once, beside what is recorded, and kept as long as this is.
+    """Tables while a graph is recorded: they are made at once, outside of the recording, and kept as long as this object.
 
     Parameters
     ----------

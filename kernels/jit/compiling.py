@@ -215,7 +215,7 @@ def _compile(source: str, name: str, signature: str) -> Any:
 
 
 def load_alone(function: Any) -> None:
-    """Have a function of numba's read from the folder without what only compiling needs.
+    """Let a function of numba's be read from the folder without loading what only compiling needs.
 
     numba loads its implementations of Python and NumPy before it looks into the folder: a tenth of a second in each new
     process. It does so before it compiles, too.

@@ -24,7 +24,7 @@ from minigraph.runtime.place import CPUPlace, Place
 from minigraph.runtime.scope import Scope, global_scope
 
 Strategy: TypeAlias = Callable[[ParamsGrads], Sequence[tuple[Parameter, Variable]]] | None
-"""Appends clip operators for (parameter, gradient) pairs and returns the clipped pairs; None leaves them unclipped."""
+"""Function that appends clip operators for (parameter, gradient) pairs and returns the clipped pairs; None: no clip."""
 
 Feed: TypeAlias = Mapping[str, Any]
 Feeds: TypeAlias = Iterable[Feed] | Callable[..., Iterable[Feed]]
@@ -223,7 +223,7 @@ def forward_clone(program: Program) -> Program:
 
 @contextmanager
 def building(program: Program) -> Iterator[Program]:
-    """Have layers write to `program` inside, under names that are free there; yield the startup program they fill."""
+    """Let layers inside write to `program`, under names that are free there; yield the startup program that they fill."""
     state = Program()
     state.random_seed = program.random_seed
     with program_guard(program, state), unique_name.guard(FreshNames(program.global_block().vars)):

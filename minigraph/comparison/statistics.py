@@ -104,7 +104,7 @@ class GradientStatistics:
 
     @property
     def clipped(self) -> NDArray[np.bool_]:
-        """True for each batch in which any element changed."""
+        """Whether any element changed, for each batch."""
         return self.share_changed > 0
 
     @property

@@ -43,7 +43,7 @@ class MovieInfo:
     _tables: _Tables = field(repr=False, compare=False)
 
     def value(self) -> list[Any]:
-        """Its number, and the numbers of its categories and of the words of its title."""
+        """The number of the film, and those of its categories and of the words of its title."""
         words = [self._tables.words[word.lower()] for word in self.title.split()]
         return [self.index, [self._tables.categories[each] for each in self.categories], words]
 

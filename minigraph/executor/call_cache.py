@@ -56,7 +56,7 @@ class CachedCall:
     kinds: list[Any]
     """Dtype and shape of each."""
     pick: Callable[[Any], Sequence[Any]]
-    """Takes the fed arrays in that order."""
+    """Function that takes the fed arrays in that order."""
 
     def feeds(self, feed: Any) -> dict[str, Any] | None:
         """The arrays by name; None unless `feed` has just the names, dtypes and shapes that were checked before."""

@@ -119,7 +119,7 @@ def _is_number(value: Any) -> bool:
 
 
 def _operator(sign: str) -> Callable[[Callable[[V, Any], V]], Callable[[V, Any], V]]:
-    """Have a method, all or nothing, complain in our words of an operand of Python's or NumPy's."""
+    """Decorate a method: it undoes what it did when it fails, and reports wrong operands by errors of the project."""
 
     def decorate(method: Callable[[V, Any], V]) -> Callable[[V, Any], V]:
         def operator(x: V, y: Any) -> V:
@@ -278,7 +278,7 @@ _BY_UFUNC = {
 
 
 class Arithmetic(Operand):
-    """Gives variables Python's operators, and NumPy's scalars what they ask for on the left of one."""
+    """Python's operators for variables, also with a NumPy scalar on the left."""
 
     __slots__ = ()
 

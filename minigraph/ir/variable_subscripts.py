@@ -242,7 +242,7 @@ S = TypeVar("S", bound="Subscripts")
 
 
 class Subscripts(Operand):
-    """Gives variables subscripts."""
+    """Subscripts of variables, read and assigned."""
 
     __slots__ = ()
 

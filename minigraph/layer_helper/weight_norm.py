@@ -64,7 +64,7 @@ def _parameter(
 
 
 class _Appending:
-    """Appends to one block; temporaries are named after a layer."""
+    """Functions that append to one block, with temporaries named after a layer."""
 
     def __init__(self, block: Block, layer: str) -> None:
         self.block, self.layer = block, layer

@@ -220,7 +220,7 @@ class _Home:
 
 
 class _Binder:
-    """Gives the operands of a segment's calls their memory."""
+    """Places of the operands of a segment's calls in memory."""
 
     def __init__(self, former: _Former, segment: Segment) -> None:
         self._former, self._segment = former, segment

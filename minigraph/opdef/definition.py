@@ -49,7 +49,7 @@ class Slot:
 
     name: str
     duplicable: bool = False
-    """Takes a list of variables."""
+    """Whether it takes a list of variables."""
     dispensable: bool = False
     """May be left out."""
     intermediate: bool = False
@@ -92,7 +92,7 @@ _SUB_BLOCK_RULES: dict[str, Callable[[Any], SubBlockRule]] = {}
 
 
 def register_sub_block_rule(type: str, rule: Callable[[Any], SubBlockRule]) -> None:
-    """Have `OpDef.call` apply `rule` to operators of this type."""
+    """Let `OpDef.call` apply `rule` to operators of this type."""
     _SUB_BLOCK_RULES[type] = rule
 
 

@@ -76,7 +76,7 @@ class GradientMergeOptimizer(WrappedOptimizer):
         return ops
 
     def _append_schedule(self) -> Variable:
-        """True in every k-th step."""
+        """Append a condition that is true in every k-th step."""
         k = fill_constant([1], "int32", self.k_steps)
         step = create_global_var([1], 0, "int32", persistable=True, name=generate("gradient_merge_step"))
         increment(step)

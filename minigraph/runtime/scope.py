@@ -401,7 +401,7 @@ class Scope:
         return None
 
     def note_written(self, names: Sequence[str]) -> None:
-        """Called when the arrays of these variables were written over."""
+        """Note that the arrays of these variables were written over."""
         self.changes.note(names)
 
     def local_var_names(self) -> list[str]:

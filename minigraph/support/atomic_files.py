@@ -36,10 +36,10 @@ class Mark(Protocol):
     """A statement about files that are saved together; see `minigraph.io.marks`."""
 
     def begin(self, digests: Mapping[Path, str]) -> None:
-        """Called when all files are on the disk, before the first is renamed."""
+        """Note that all files are on the disk, and none is renamed yet."""
 
     def end(self) -> None:
-        """Called when all files are in their places."""
+        """Note that all files are in their places."""
 
 
 def as_path(path: str | os.PathLike[str], what: str) -> Path:

@@ -40,7 +40,7 @@ class Call(NamedTuple):
     ring: int
     dtype: str
     shape: tuple[int, ...]
-    """Its first number is -1 where ranks may give different numbers of rows."""
+    """Shape of the array; its first number is -1 where ranks may give different numbers of rows."""
 
     def __str__(self) -> str:
         if not self.name:

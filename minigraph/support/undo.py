@@ -25,7 +25,7 @@ A main program that computes at once, as in the imperative mode, is not changed 
 
 
 def note(undo: Callable[..., Any], *args: Any) -> None:
-    """Have ``undo(*args)`` called if the current call fails; outside of `all_or_nothing` do nothing."""
+    """Note that ``undo(*args)`` undoes a change, if the current call fails; outside of `all_or_nothing` do nothing."""
     journal = JOURNAL.get()
     if journal is not None:
         journal.append((undo, args))

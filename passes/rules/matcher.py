@@ -22,7 +22,7 @@ class MatchRecorder(Protocol):
     """Hears why operators do not match."""
 
     def differs(self, op: Operator, slot: str, expected: Any, found: Any) -> None:
-        """Hear what was expected of `op` in a slot or an attribute, and what was found there."""
+        """Note what was expected of `op` in a slot or an attribute, and what was found there."""
 
 
 class _Unset:

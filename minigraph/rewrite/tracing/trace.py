@@ -62,7 +62,7 @@ class Trace(Record, AbstractContextManager["Trace"], events.Observer):
         self._observing: AbstractContextManager[None] = nullcontext()
         self._thread = 0
         self._clock = 0.0
-        """When the latest event was recorded."""
+        """Time of the latest event."""
         self._elapsed = 0.0
         """Seconds between the latest event and the one before, without those of the recording."""
 
