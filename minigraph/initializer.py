@@ -80,7 +80,7 @@ class TruncatedNormalInitializer(NormalInitializer):
 
 
 class XavierInitializer(Initializer):
-    """Random values of variance ``2 / (fan_in + fan_out)``, which keep the scale of gradients about equal in all layers.
+    """Random values of variance ``2 / (fan_in + fan_out)``, which keep the scale of gradients equal in all layers.
 
     References
     ----------

@@ -373,5 +373,5 @@ def _refused(op: Operator, why: str) -> ProgramError:
     return ProgramError(
         f"ShardOptimizerState cannot divide {op.type}: {why}",
         site=op.site, details=[str(op)],
-        hint="Clip by value, clip_by_norm or GradientClipByGlobalNorm, update element by element, or leave sharded out.",
+        hint="Clip by value, clip_by_norm or GradientClipByGlobalNorm, update single elements, or leave sharded out.",
     )  # fmt: skip

@@ -93,7 +93,7 @@ _capturing = threading.local()
 
 
 class Capturing:
-    """Tables while a graph is recorded: they are made at once, outside of the recording, and kept as long as this object.
+    """Tables while a graph is recorded: they are made at once, outside of the recording, and kept with this object.
 
     Parameters
     ----------

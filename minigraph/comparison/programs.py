@@ -223,7 +223,7 @@ def forward_clone(program: Program) -> Program:
 
 @contextmanager
 def building(program: Program) -> Iterator[Program]:
-    """Let layers inside write to `program`, under names that are free there; yield the startup program that they fill."""
+    """Let layers inside write to `program`, under names that are free there; yield their startup program."""
     state = Program()
     state.random_seed = program.random_seed
     with program_guard(program, state), unique_name.guard(FreshNames(program.global_block().vars)):

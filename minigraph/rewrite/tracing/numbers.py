@@ -154,8 +154,8 @@ class Numbers:
         self._equal: dict[Any, np.ndarray[Any, Any]] = {}
         """Results by their contents."""
         self._seeds: dict[Any, int] = {}
-        """Seeds of random operators, by operator and by the names that it writes, so that one that a pass keeps draws the
-        same numbers again."""
+        """Seeds of random operators, by operator and by the names that it writes: one that a pass keeps draws the same
+        numbers again."""
 
     @property
     def batch(self) -> int:
