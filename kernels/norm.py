@@ -86,7 +86,8 @@ def norms_over(xp, x, axes: tuple[int, ...], p: float = 2.0) -> tuple[Any, Any]:
         kept = xp.zeros([1 if axis in axes else size for axis, size in enumerate(x.shape)])
         return xp.ones_like(kept), kept
     sizes = x.astype(_FLOAT64)
-    xp.absolute(sizes, out=sizes)
+    if p != 2 or x.dtype == _FLOAT64:
+        xp.absolute(sizes, out=sizes)
     if x.dtype != _FLOAT64 and p in (1, 2):  # squares of narrower types are safe
         total = add_over(xp, _powers(xp, sizes, p), axes, keepdims=True)
         return _root(xp, total, xp.ones_like(total), p)
@@ -235,7 +236,7 @@ def p_norm_grad(xp, x, result, d_out, *, porder, axis, out=None):
 def norm_along(xp, x, *, axis, epsilon, out=None):
     norm_out, result_out = out or (None, None)
     length = _length(xp, x, axis, epsilon)
-    result = (x / length).astype(x.dtype, copy=False)
+    result = _over_length(xp, x, length).astype(x.dtype, copy=False)
     return deliver(xp, length.astype(x.dtype, copy=False), norm_out), deliver(xp, result, result_out)
 
 
@@ -243,9 +244,16 @@ def norm_along(xp, x, *, axis, epsilon, out=None):
 def norm_along_grad(xp, x, length, d_out, *, axis, epsilon, out=None):
     """``dX = (dOut - Out * sum(Out * dOut)) / Norm``; Norm is computed again: the given one may have overflowed."""
     length = _length(xp, x, axis, epsilon)
-    result = x / length
-    along = xp.sum(result * d_out, axis=axis, keepdims=True)
-    return deliver(xp, ((d_out - result * along) / length).astype(x.dtype, copy=False), out)
+    result, d = _over_length(xp, x, length), d_out.astype(_FLOAT64, copy=False)
+    along = add_over(xp, result * d, (axis % x.ndim,), keepdims=True)
+    return deliver(xp, _over_length(xp, d - result * along, length, x.dtype).astype(x.dtype, copy=False), out)
+
+
+def _over_length(xp, x, length, dtype=None) -> Any:
+    """``x / length`` in float64; for narrower types by the reciprocal, which takes half the time and loses no digit."""
+    if (dtype or x.dtype) == _FLOAT64:
+        return x / length
+    return x.astype(_FLOAT64, copy=False) * (1 / length)
 
 
 def _length(xp, x, axis, epsilon) -> Any:
