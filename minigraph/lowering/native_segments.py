@@ -15,7 +15,7 @@ import numpy as np
 
 from minigraph.kernels import Kernel
 from minigraph.kernels.jit.call_table import CallTable, Memory
-from minigraph.kernels.jit.recorders import LOOP, record
+from minigraph.kernels.jit.recorders import LOOP, MOST_VIEWED, record
 from minigraph.kernels.jit.recording import STATUS, Recording, Symbol
 from minigraph.lowering.instructions import DROPPED, FIRST_VALUE, NOTHING, XP, Instruction, Instructions, Operand
 from minigraph.lowering.memory_plan import BufferPlan
@@ -138,7 +138,7 @@ class _Former:
             return None
         if found and not self._fits(row, found[1]):
             return None
-        if found and step.kernel.view_of is None and not _is_in_place(row, found[1]):
+        if found and step.kernel.view_of is None and not self._can_be_in_place(row, *found):
             return None
         for result, target in zip(found[1], _by_slot(row.target, len(found[1])), strict=True) if found else ():
             if isinstance(result, Symbol) and result.is_transposed and isinstance(target, int):
@@ -151,6 +151,23 @@ class _Former:
             shape, dtype, _ = self.type_of(register)
             if symbol.size != product(shape) or symbol.dtype != dtype:
                 return False
+        return True
+
+    def _can_be_in_place(self, row: Instruction, recording: Recording, results: Sequence[Any]) -> bool:
+        """Whether each result that is an input goes to the memory of that input, or can be copied there first."""
+        arguments, seen = _arguments(row), set[int]()
+        outs = _by_slot(row.keywords.get("out") if row.keywords else None, len(results))
+        targets = _by_slot(row.target, len(results))
+        for slot in zip(results, outs, targets, strict=True):
+            for symbol, out, _ in _each(*slot):
+                number = symbol.value.memory
+                if number >= len(arguments) or arguments[number] == out:
+                    continue
+                # Memory that is given may be that of an input which is read later, and long arrays have quicker loops.
+                is_short = recording.is_whole(symbol) and 0 < symbol.size <= MOST_VIEWED
+                if out is not None or number in seen or not is_short:
+                    return False
+                seen.add(number)
         return True
 
     def _source(self, register: int) -> Any:
@@ -168,19 +185,6 @@ def _with_registers(row: Instruction, results: Sequence[Any]) -> Iterator[tuple[
             register = target if out is None else out
             assert register is not None
             yield symbol, register
-
-
-def _is_in_place(row: Instruction, results: Sequence[Any]) -> bool:
-    """Whether each result that is an input goes to the memory of that input."""
-    arguments = _arguments(row)
-    outs = _by_slot(row.keywords.get("out") if row.keywords else None, len(results))
-    targets = _by_slot(row.target, len(results))
-    places = [
-        (symbol.value.memory, out)
-        for slot in zip(results, outs, targets, strict=True)
-        for symbol, out, _ in _each(*slot)
-    ]
-    return all(number >= len(arguments) or arguments[number] == out for number, out in places)
 
 
 def _may_end_early(recorded: Recorded | None) -> bool:
@@ -256,21 +260,7 @@ class _Binder:
         """Append the calls of an instruction."""
         arguments = _arguments(row)
         memories = {number: self._memory(register) for number, register in enumerate(arguments)}
-        outs = _by_slot(row.keywords.get("out") if row.keywords else None, len(results))
-        targets = _by_slot(row.target, len(results))
-        copies = list[tuple[Symbol, Memory]]()
-        for slot, entries in enumerate(zip(results, outs, targets, strict=True)):
-            shares = not slot and row.step.kernel.view_of is not None
-            for symbol, out, target in _each(*entries):
-                number, offset = recording.place_of(symbol)
-                if target is not None and shares and number in memories and self._is_hidden(out, target):
-                    self._share(target, arguments[number], offset)
-                    continue
-                memory = self._memory_for(symbol, out, target)
-                if recording.is_whole(symbol) and _is_free(memory, recording, memories, number):
-                    memories[number] = memory
-                elif memories.get(number) != memory:
-                    copies.append((symbol, memory))
+        copies = self._bind_results(row, recording, results, memories)
         mine = list[_Home]()
         for number in range(len(arguments), len(recording.memories)):
             if number in recording.constants:
@@ -285,6 +275,31 @@ class _Binder:
             self._table.copy(memories[number].moved(offset), memory, symbol.value.layout.nbytes)
         for home in mine:
             self._leave(home)
+
+    def _bind_results(
+        self, row: Instruction, recording: Recording, results: Sequence[Any], memories: dict[int, Memory]
+    ) -> list[tuple[Symbol, Memory]]:
+        """Give the results their memory, and return what has to be copied there after the calls."""
+        arguments, is_view = _arguments(row), row.step.kernel.view_of is not None
+        outs = _by_slot(row.keywords.get("out") if row.keywords else None, len(results))
+        targets = _by_slot(row.target, len(results))
+        copies = list[tuple[Symbol, Memory]]()
+        for slot, entries in enumerate(zip(results, outs, targets, strict=True)):
+            for symbol, out, target in _each(*entries):
+                number, offset = recording.place_of(symbol)
+                if target is not None and is_view and not slot and number in memories and self._is_hidden(out, target):
+                    self._share(target, arguments[number], offset)
+                    continue
+                memory = self._memory_for(symbol, out, target)
+                if number < len(arguments) and not is_view and memories[number] != memory:
+                    # What a call changes in place is changed there.
+                    self._table.copy(memories[number], memory, symbol.value.layout.nbytes)
+                    memories[number] = memory
+                elif recording.is_whole(symbol) and _is_free(memory, recording, memories, number):
+                    memories[number] = memory
+                elif memories.get(number) != memory:
+                    copies.append((symbol, memory))
+        return copies
 
     def _is_seen(self, register: int) -> bool:
         """Whether something outside reads what the segment writes to the register."""

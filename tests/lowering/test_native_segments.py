@@ -124,6 +124,30 @@ def test_the_gradient_of_a_value_without_dimensions_is_found():
     assert bits(run(executor, fetch, **feed)) == bits(run(fluid.Executor(jit=False), fetch, **feed))
 
 
+@pytest.mark.parametrize("optimizer", [fluid.optimizer.SGD, fluid.optimizer.Adam])
+def test_an_update_whose_result_is_read_later_is_in_the_call(optimizer):
+    """What comes after it might fail, so it does not write over the parameters."""
+    x = fluid.data("x", [4, 3])
+    fluid.default_startup_program().random_seed = 1
+    loss = layers.mean(layers.square(layers.fc(layers.fc(x, 5, act="tanh"), 2)))
+    optimizer(0.1).minimize(loss)
+    averages = []
+    for param in fluid.default_main_program().all_parameters():
+        average = layers.create_global_var(param.shape, 0.0, "float32", persistable=True, name=f"{param.name}_average")
+        layers.assign(average * 0.9 + param * 0.1, average)
+        averages.append(average)
+    feed, seen = np.random.default_rng(0).standard_normal((4, 3), np.float32), []
+    for jit in (True, False):
+        executor, scope = fluid.Executor(jit=jit), fluid.Scope()
+        executor.run(fluid.default_startup_program(), scope=scope)
+        fetch = [loss, *averages, "fc_0.w_0", "fc_1.b_0"]
+        seen.append([bits(run(executor, fetch, scope, x=feed)) for _ in range(5)])
+        if jit:
+            plan = executor.plan_for(fluid.default_main_program(), {"x": feed}, fetch)
+            assert not any("merged" in name for name in outside(plan.compiled.source))
+    assert seen[0] == seen[1]
+
+
 def test_an_update_that_reads_what_it_writes_over_is_right():
     w = layers.create_parameter([2, 2], "float32", name="w")
     layers.assign(layers.mul(w, w), output=w)
