@@ -131,6 +131,9 @@ def _at_once(m: Match) -> tuple[float, float]:
     return m.first * m.second, bias
 
 
+_ZERO_FIRST = "an added 0 makes -0.0 positive, which the root of a power needs"
+
+
 def _is_ordinary(number: float) -> bool:
     return not number or 1e-6 < abs(number) < 1e6
 
@@ -138,11 +141,13 @@ def _is_ordinary(number: float) -> bool:
 @_twice.where
 def _(m: Match) -> Iterator[tuple[bool, str]]:
     yield m.first and m.second, "no factor may be 0"
+    yield (m.first_after or m.first_bias) and (m.second_after or m.second_bias), _ZERO_FIRST
     yield from _says_the_same(m, (m.first, m.second, m.first_bias, m.second_bias), _at_once(m))
 
 
 @_shifted_before.where
 def _(m: Match) -> Iterator[tuple[bool, str]]:
+    yield m.bias, _ZERO_FIRST
     yield from _says_the_same(m, (m.factor, m.bias), (m.factor, m.factor * m.bias))
 
 

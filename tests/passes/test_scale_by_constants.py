@@ -99,6 +99,9 @@ OTHERS = {
     "rows of a number": lambda x: layers.elementwise_mul(x, layers.fill_constant([4], "float32", 2.0)),
     "more numbers than x": lambda x: layers.elementwise_sub(full(2.0), layers.reduce_sum(x, dim=[1], keep_dim=True)),
     "a large bias between": lambda x: layers.scale(layers.scale(x, 3.0, bias=2.0**23), 1.0, bias=-(2.0**23)),
+    "zero before, for -0.0": lambda x: layers.scale(
+        layers.scale(x, bias_after_scale=False), 1.0, bias_after_scale=False
+    ),
     "no factor": lambda x: layers.scale(layers.scale(x, 3.0, bias=1.0), 0.0, bias=2.0),
     "float64": lambda x: layers.elementwise_mul(layers.cast(x, "float64"), number(0.3, "float64")),
     "factors of float64": lambda x: layers.scale(layers.scale(layers.cast(x, "float64"), 0.3), 0.3),
