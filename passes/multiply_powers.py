@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, ClassVar
 
-from minigraph.passes.rules import Match, Rule, Rules, op, rule, with_gradients
+from minigraph.passes.rules import Match, Rule, Rules, attr, op, rule, with_gradients
 from minigraph.types import DType
 
 
@@ -46,6 +46,21 @@ def _rule(factor: float) -> Rule:
 
 
 @rule
+def _product(x: Any) -> Any:
+    return op("elementwise_mul", X=x, Y=x, axis=attr())
+
+
+@_product.where
+def _(m: Match) -> Iterator[tuple[bool, str]]:
+    yield m.x.dtype.is_floating, "x must be floating-point numbers"
+
+
+@_product.to
+def _(x: Any) -> Any:
+    return _square(x)
+
+
+@rule
 def _inverse(x: Any) -> Any:
     return op("reciprocal", X=op("sqrt", X=x))
 
@@ -63,8 +78,8 @@ def _(x: Any) -> Any:
 class MultiplyPowers(Rules):
     """Turn ``pow`` by 2, 3, 4, -1, 1/2 and -1/2 into products, reciprocals and roots; likewise for gradients.
 
-    The reciprocal of a root becomes ``rsqrt``. A power by a logarithm and an exponential takes many times as long, and
-    cannot be joined with other operators on elements.
+    The product of a value and itself becomes ``square``, the reciprocal of a root ``rsqrt``. A power by a logarithm and
+    an exponential takes many times as long, and cannot be joined with other operators on elements.
 
     Law: every value is the same up to rounding, by at most ``8 eps`` times its size, as long as the squares of x and of
     the result are neither infinite nor below the smallest normal number. A root of -0.0 is 0.0, of minus infinity NaN.
@@ -72,9 +87,11 @@ class MultiplyPowers(Rules):
 
     changes_rounding: ClassVar[bool] = True
 
-    needs = (frozenset({"pow"}), frozenset({"pow_grad"}), frozenset({"reciprocal", "sqrt"}))
+    needs = (frozenset({"pow"}), frozenset({"pow_grad"}), frozenset({"reciprocal", "sqrt"}),
+             frozenset({"elementwise_mul"}))  # fmt: skip
 
     rules = (
         *(each for factor in _POWERS for each in with_gradients(_rule(factor), "x")),
+        *with_gradients(_product, "x"),
         *with_gradients(_inverse, "x", with_results=True),
     )

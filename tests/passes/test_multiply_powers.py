@@ -60,6 +60,34 @@ def test_powers_and_gradients_are_those_of_the_interpreter(factor, dtype):
 
 @pytest.mark.usefixtures("new_program")
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_the_product_of_a_value_and_itself_is_a_square(dtype):
+    x = data("x", 8, 4, dtype=dtype)
+    out = layers.elementwise_mul(x, x)
+    fetch, feed = [out, *fluid.gradients([out], [x])], {"x": numbers(8, 4, dtype=dtype)}
+    feed["x"][0] = [0, -0.0, np.inf, -1e-6]
+    program = fluid.default_main_program().clone()
+    program.roots = tuple(each.name for each in fetch)
+    MultiplyPowers().apply(program)
+    types = [op.type for op in program.global_block().ops]
+    assert {"square", "square_grad"} <= set(types)
+    assert not any(type.startswith("elementwise_mul") for type in types)
+    found, expected = with_and_without(MultiplyPowers(), feed, fetch)
+    for a, b in zip(found, expected, strict=True):
+        assert a.tobytes() == b.tobytes()
+
+
+@pytest.mark.parametrize(
+    "line", ["elementwise_mul(X=x, Y=y)", "elementwise_mul(X=i, Y=i)", "elementwise_mul(X=y, Y=x)"]
+)
+def test_products_of_two_values_or_of_integers_stay(line):
+    lines = ["data x: float32[4]", "data y: float32[4]", "data i: int64[4]"]
+    lines.append(f"w: {'int64' if 'X=i' in line else 'float32'}[4] = {line}")
+    text = "\n".join(["    block 0", *(f"      {each}" for each in lines)])
+    assert op_lines(MultiplyPowers(), text, ["w"]) == [f"w = {line}"]
+
+
+@pytest.mark.usefixtures("new_program")
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("rows", [0, 1, 8])
 def test_the_reciprocal_of_a_root_is_one_operator(rows, dtype):
     x = data("x", rows, 4, dtype=dtype)
