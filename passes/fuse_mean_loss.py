@@ -10,8 +10,8 @@ from minigraph.types import DType, as_dtype
 
 
 def _of_mean(loss: Any, slope: Any) -> Any:
-    """The incoming gradient of the losses of rows."""
-    seed = op("fill_constant", shape=attr(), dtype=attr(), value=slope, force_cpu=attr())
+    """The incoming gradient of the losses of rows; what else is in the loss may read its number, too."""
+    seed = marked(op("fill_constant", shape=attr(), dtype=attr(), value=slope, force_cpu=attr()), shared=True)
     return op("mean_grad", X=loss, Out_GRAD=seed)
 
 

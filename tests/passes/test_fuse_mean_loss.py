@@ -89,12 +89,22 @@ def test_attributes_go_along():
     assert line.endswith("(X=x, Label=label) {ignore_index=1, slope=0.5}")
 
 
+@TEXTS
+def test_the_number_that_the_gradient_begins_with_stays_for_others(text):
+    kept = "mean@GRAD = fill_constant() {shape=[1], value=1.0}"
+    assert op_lines(FuseMeanLoss(), text, [*FETCH, "mean@GRAD"])[-1] == kept
+    assert any("fused" in line for line in op_lines(FuseMeanLoss(), text, [*FETCH, "mean@GRAD"]))
+    decayed = text + "      d: float32[1] = scale(X=mean@GRAD) {scale=0.1}\n"
+    lines = op_lines(FuseMeanLoss(), decayed, [*FETCH, "d"])
+    assert [line.split(" = ")[1].split("(")[0] for line in lines] == ["fused_mean_loss", "fill_constant", "scale"]
+
+
 def between(line, before, text=TEXT):
     return text.replace(f"      {before}", f"      {line}\n      {before}", 1)
 
 
 LEFT_ALONE = {
-    **{f"{name} is fetched": (TEXT, [*FETCH, name]) for name in ("loss", "m", "mean@GRAD", "loss@GRAD", "p@GRAD")},
+    **{f"{name} is fetched": (TEXT, [*FETCH, name]) for name in ("loss", "m", "loss@GRAD", "p@GRAD")},
     "the probabilities are read before the loss": (
         between("q: float32[4, 3] = scale(X=p) {scale=2.0}", "Y=loss"), [*FETCH, "q"],
     ),
@@ -118,7 +128,7 @@ LEFT_ALONE = {
         TEXT.replace("fill_constant() {shape=[1], value=1.0}", "reduce_sum(X=x) {reduce_all=True}"), FETCH,
     ),
     **{
-        f"{name} of logits is fetched": (LOGITS, [*FETCH, name]) for name in ("loss", "mean@GRAD", "loss@GRAD")
+        f"{name} of logits is fetched": (LOGITS, [*FETCH, name]) for name in ("loss", "loss@GRAD")
     },
     "the loss of logits is read by others": (
         between("q: float32[4, 1] = scale(X=loss)", "mean:", LOGITS), [*FETCH, "q"],
