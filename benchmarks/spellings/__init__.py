@@ -8,6 +8,20 @@ import minigraph as fluid
 from .elements import DIFFERENCE, INVERSE_ROOT, SWISH
 from .formulas import BIAS, CUBIC, FACTOR_ONCE, LAYER_NORM, LOSS, RESHAPE, SOFTMAX
 from .networks import ATTENTION, CONVOLUTION, MLP, SUM, updates
+from .pieces import (
+    AFFINE,
+    AVERAGE,
+    DECAY,
+    EXCITATION,
+    LOOKUP,
+    MASK,
+    MEAN_OF_SQUARES,
+    PENALTY,
+    POINTWISE,
+    RESIDUAL,
+    REWARDS,
+    SMOOTH_LABELS,
+)
 from .recurrent import GRU, LSTM, RNN
 from .tasks import plan, step
 
@@ -31,6 +45,18 @@ TASKS = {
     "swish": SWISH,
     "inverse root": INVERSE_ROOT,
     "difference": DIFFERENCE,
+    "mean of squares": MEAN_OF_SQUARES,
+    "affine": AFFINE,
+    "penalty": PENALTY,
+    "smooth labels": SMOOTH_LABELS,
+    "rewards": REWARDS,
+    "lookup": LOOKUP,
+    "filters of one element": POINTWISE,
+    "excitation": EXCITATION,
+    "mask": MASK,
+    "residual": RESIDUAL,
+    "decay": DECAY,
+    "average": AVERAGE,
     "Adam": updates(lambda **options: fluid.optimizer.Adam(0.01, **options)),
     "Momentum": updates(lambda **options: fluid.optimizer.Momentum(0.01, 0.9, **options)),
 }

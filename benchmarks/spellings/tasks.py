@@ -125,6 +125,19 @@ def cuts_otherwise(task, spelling):
     return found == expected
 
 
+def differs_by(more=(), less=()):
+    """Make the function that says whether the kernels that are no views differ by these."""
+
+    def holds(task, spelling):
+        found, expected = (
+            Counter(type for type, *_ in plan(task, name) if type not in VIEWS)
+            for name in (spelling, next(iter(task.spellings)))
+        )
+        return found - expected == Counter(more) and expected - found == Counter(less)
+
+    return holds
+
+
 ONE_MATRIX = Apart("has one matrix for input and state, whose gradient is joined", has_one_more_join)
 MANY_MATRICES = Apart("has a matrix, and a product, for each gate", multiplies_as_much)
 UNSTACKED = Apart("cuts another dimension of a view", cuts_otherwise)
