@@ -187,7 +187,7 @@ class BeamSearchDecoder(Decoder):
     ...         embedding_fn=lambda ids: fluid.embedding(ids, [10, 8]),
     ...         output_fn=lambda x: layers.fc(x, 10, num_flatten_dims=2),
     ...     )
-    ...     ids, _ = dynamic_decode(decoder, encoded, max_step_num=5)
+    ...     ids, _ = layers.dynamic_decode(decoder, encoded, max_step_num=5)
     >>> str(ids.dtype), len(ids.shape)
     ('int64', 3)
     """

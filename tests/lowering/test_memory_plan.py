@@ -87,6 +87,7 @@ def test_no_two_values_in_use_share_memory(recipe):
     assert all(root(value) not in layout.place_of for value in steps.new_state.values())
 
 
+@pytest.mark.usefixtures("new_program")
 def test_a_result_never_begins_where_its_operand_ends(_places_for_all):
     """NumPy 1.26 rounds exponentials of float64 otherwise when arrays adjoin."""
     x = fluid.data("x", [8], "float64")

@@ -26,7 +26,7 @@ LEFT = {
 """What runs for each operator, parameter or step, and checks its arguments itself."""
 LEFT |= {
     "Pass", "Pipeline", "Rules", "Rewrite.__call__", "Rewrite.apply",
-    *(f"Rule.{name}" for name in ("__init__", "apply", "fire", "holds", "match")),
+    *(f"Rule.{name}" for name in ("__init__", "apply", "fire", "holds", "match", "refuses")),
     *(f"Trace.{name}" for name in ("__init__", "begin", "copied", "end", "fired", "runs")),
     *(f"Observer.{name}" for name in ("begin", "copied", "end", "fired", "runs")),
 }  # fmt: skip
