@@ -11,7 +11,7 @@ import numpy as np
 
 from minigraph.errors import ExecutionError
 from minigraph.kernels.registry import kernel
-from minigraph.kernels.sequence_rows import TimeSteps, lengths_of, offsets_of, ranges, rank_of, slices_of
+from minigraph.kernels.sequence_rows import TimeSteps, chosen, lengths_of, offsets_of, ranges, rank_of, slices_of
 
 
 @kernel("lod_rank_table")
@@ -139,9 +139,4 @@ def _reordering(table, x, x_lod) -> tuple[np.ndarray, list[Any]]:
             f"the rank table has {len(which)} sequences, but X has {count}",
             hint="Reorder by the table of a variable that has as many sequences.",
         )
-    levels = []
-    for level in x_lod or ():
-        lengths = lengths_of(level)[which]
-        levels.append(offsets_of(lengths))
-        which = ranges(level[which], lengths)
-    return which, levels
+    return chosen(which, x_lod or ())

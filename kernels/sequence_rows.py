@@ -30,6 +30,21 @@ def ranges(starts, lengths) -> np.ndarray:
     return np.repeat(starts - ends + lengths, lengths) + np.arange(total)
 
 
+def chosen(which, levels) -> tuple[np.ndarray, list[np.ndarray]]:
+    """The rows of some sequences of the outermost level, and their levels; without levels, `which` are the rows."""
+    found = []
+    for level in levels:
+        lengths = lengths_of(level)[which]
+        found.append(offsets_of(lengths))
+        which = ranges(level[which], lengths)
+    return which, found
+
+
+def joined(levels) -> np.ndarray:
+    """The offsets of all sequences, from those of each part."""
+    return offsets_of(np.concatenate([lengths_of(level) for level in levels]))
+
+
 def slices_of(offsets) -> list[slice]:
     """The rows of each sequence."""
     return [slice(start, end) for start, end in pairwise(offsets.tolist())]

@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 
 from minigraph.errors import ExecutionError
+from minigraph.kernels.rank_table import on_host
 from minigraph.kernels.registry import kernel
 from minigraph.kernels.segments import numbers, of_rows, reduced
-from minigraph.kernels.sequence_rows import lengths_of, offsets_of, ranges
+from minigraph.kernels.sequence_rows import chosen, joined, lengths_of, offsets_of, ranges
 
 
 @kernel("sequence_softmax")
@@ -309,4 +310,10 @@ def lod_reset_grad(xp, x, d_out, x_lod, *, target_lod, append):
 
 @kernel("join_offsets")
 def join_offsets(xp, levels):
-    return np.concatenate([[0], *(np.diff(level) for level in levels)]).cumsum()
+    return joined(levels)
+
+
+@kernel("split_offsets")
+def split_offsets(xp, levels, mask):
+    holds = on_host(mask).reshape(-1)
+    return tuple(chosen(np.flatnonzero(part), levels)[1] for part in (holds, ~holds))

@@ -91,6 +91,8 @@ class _Carrier:
         self.levels = levels
         self.of_blocks = {} if of_blocks is None else of_blocks
         """Levels at the end of each block, which its block of gradients sees."""
+        self.written: set[str] = set()
+        """Variables that operators of the block have written."""
 
     def carry(self) -> dict[str, Names]:
         for op in self.block.ops[:]:
@@ -100,6 +102,7 @@ class _Carrier:
                 _OF_THEIR_OWN[op.type](self, op)
             else:
                 self._carry(op)
+            self.written.update(op.output_arg_names)
         self.of_blocks[self.block.idx] = self.levels
         return self.levels
 
@@ -194,9 +197,19 @@ class _Carrier:
         for name in written:
             if len(after.get(name, ())) == len(self.levels[name]):
                 self._assign(body, None, after[name], self.levels[name])
+        for name in self._first_written_in(body):
+            if after.get(name) and not self._is_array(name):
+                self.levels[name] = tuple(self._level(name, level) for level in range(len(after[name])))
+                self._assign(body, None, after[name], self.levels[name])
         for name in outer_names(body)[1]:
             if self._is_array(name) and after.get(name):
                 self.levels[name] = after[name]
+
+    def _first_written_in(self, body: Block) -> list[str]:
+        """The outer variables that have no value before a sub-block writes them."""
+        found = (name for name in outer_names(body)[1] if name not in self.written and not self._of(name))
+        variables = ((name, self.block.find_var(name)) for name in found)
+        return [name for name, var in variables if var is not None and not (var.is_data or var.persistable)]
 
     def _is_array(self, name: str) -> bool:
         var = self.block.find_var(name)
@@ -226,11 +239,14 @@ class _Carrier:
             self.block.insert(op._next, "write_to_array", inputs, {"Out": target}, dict(op.attrs))
 
     def _join(self, op: Operator) -> None:
-        """Join the sequences of what `concat` joins along the rows; along others, the first tensor's are kept."""
+        """Join the sequences of what `concat` joins along the rows; along others, the first tensor's are kept.
+
+        Where only a run knows the dimension, they are kept, too, as in fluid.
+        """
         levels = [self._of(name) for name in op.inputs["X"]]
         (out,) = op.outputs["Out"]
         self._carry(op)
-        if not levels[0] or self._keeps_rows(op, "X", "Out"):
+        if not levels[0] or op.inputs.get("AxisTensor") or self._keeps_rows(op, "X", "Out"):
             return
         self.levels.pop(out)
         if len(set(map(len, levels))) == 1:
@@ -249,6 +265,30 @@ class _Carrier:
                 inputs = {"X": list(choices), "Mask": op.inputs["Mask"]}
                 self.block.insert(op, "select_input", inputs, {"Out": selected})
 
+    def _split(self, op: Operator) -> None:
+        """Split the levels, too."""
+        self._carry(op)
+        given = next(
+            (found for slot in ("X", "Like") for found in [self._of(*op.inputs.get(slot, ("",)))] if found), ()
+        )
+        levels = given[op.attr("level") :]
+        parts: dict[str, list[str]] = {}
+        for slot in ("OutTrue", "OutFalse"):
+            owner = next(iter(op.outputs.get(slot, ())), EMPTY)
+            self.levels.pop(owner, None)
+            names = tuple(self._level(owner, level) for level in range(len(levels)))
+            parts[slot] = list(names)
+            if names and owner != EMPTY:
+                self.levels[owner] = names
+        if levels:
+            self.block.insert(op, "split_offsets", {"X": list(levels), "Mask": op.inputs["Mask"]}, parts)
+
+    def _merge(self, op: Operator) -> None:
+        """Let the result have any number of rows if it has sequences: Mask chooses among these."""
+        self._carry(op)
+        if _MARK in op.outputs:
+            op.definition = _with_any_rows(op.definition)
+
     def _read_array(self, op: Operator) -> None:
         for slot in ("Out", "Rest"):
             for name in op.outputs.get(slot, ()):
@@ -264,7 +304,7 @@ class _Carrier:
 
 _OF_THEIR_OWN = {
     "write_to_array": _Carrier._write_array, "read_from_array": _Carrier._read_array, "concat": _Carrier._join,
-    "select_input": _Carrier._select,
+    "select_input": _Carrier._select, "split_lod_tensor": _Carrier._split, "merge_lod_tensor": _Carrier._merge,
 }  # fmt: skip
 """Operators whose results have lengths by rules of their own."""
 
@@ -286,3 +326,14 @@ def _with_lengths(definition: OpDef, given: Names, new: int) -> OpDef:
         return *(found if type(found) is tuple else (found,)), [_LEVEL] * new
 
     return replace(definition, inputs=inputs, outputs=outputs, infer=infer)
+
+
+@cache
+def _with_any_rows(definition: OpDef) -> OpDef:
+    """The definition with an unknown number of rows in the first result."""
+
+    def infer(*types: Any, **attrs: Any) -> Any:
+        first, *others = definition.infer(*types, **attrs)
+        return first.with_shape((-1, *first.shape[1:])), *others
+
+    return replace(definition, infer=infer)

@@ -8,7 +8,7 @@ each an `OpSpec`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -67,8 +67,9 @@ class FusedGrad(OperatorRule):
     lengths : str
         Slots whose lengths the gradient operator gets. Default: those of which the operator gets them and the gradient
         reads the value.
-    lod : bool
-        Each gradient has the lengths of what it is the gradient of; if False, it has none, as in fluid.
+    lod : bool or str
+        Each gradient has the lengths of what it is the gradient of; if False, it has none, as in fluid. A string names
+        the slots whose gradients have them.
     """
 
     def __init__(
@@ -83,7 +84,7 @@ class FusedGrad(OperatorRule):
         linear: bool | Mapping[str, Any] = False,
         check: Callable[[Any], None] | None = None,
         lengths: str = "",
-        lod: bool = True,
+        lod: bool | str = True,
     ) -> None:
         self.reads, self.to, self.type = reads, to.split(), type
         self.d_outputs = d_out.replace("?", "").split()
@@ -141,9 +142,13 @@ class FusedGrad(OperatorRule):
             backend_attrs=forward.backend_attrs,
             doc=f"Gradient of `{forward.type}`.",
             forward=forward.type,
-            lod={name + GRAD_SUFFIX: self._word(name) for name in self.to if self.lod},
+            lod={name + GRAD_SUFFIX: self._word(name) for name in self._with_lengths()},
             lengths=tuple(self.lengths.split()) or tuple(s for s in forward.lengths if s.rstrip("?") in self.reads),
         )
+
+    def _with_lengths(self) -> Sequence[str]:
+        """The slots whose gradients have lengths."""
+        return self.lod.split() if isinstance(self.lod, str) else self.to if self.lod else ()
 
     def _word(self, slot: str) -> Word:
         """A gradient has the lengths of what it is the gradient of, if that is read, else those of the result."""

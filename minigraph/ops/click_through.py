@@ -59,7 +59,7 @@ def _same_type(index: TensorType, d_out: TensorType, **attrs: Any) -> TensorType
     "shuffle_batch",
     inputs="X Seed",
     outputs="Out ShuffleIdx SeedOut",
-    lod={"Out": "X"},
+    lod={"Out": "X", "SeedOut": "Seed"},
     grad=fused("ShuffleIdx", to="X", infer=_same_type),
 )
 def shuffle_batch(

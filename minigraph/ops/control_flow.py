@@ -6,7 +6,7 @@ so nothing is inferred here, and what happens backward is the affair of `minigra
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from minigraph.opdef import op
@@ -167,9 +167,17 @@ def _split_grad(ctx: GradContext) -> Iterator[OpSpec]:
     )  # fmt: skip
 
 
-@op("split_lod_tensor", inputs="X Mask", outputs="OutTrue? OutFalse?", grad=_split_grad)
-def split_lod_tensor(x: TensorType, mask: TensorType, *, level: int = 0) -> tuple[TensorType, TensorType]:
-    """``OutTrue`` is the rows of X for which Mask, bool[rows, 1], holds, OutFalse the others."""
+@op(
+    "split_lod_tensor", inputs="X Mask Like", outputs="OutTrue? OutFalse?", grad=_split_grad, lod="X",
+    lengths="X? Like?",
+)  # fmt: skip
+def split_lod_tensor(
+    x: TensorType, mask: TensorType, like: TensorType | None, *, level: int = 0
+) -> tuple[TensorType, TensorType]:
+    """``OutTrue`` is the rows of X for which Mask, bool[rows, 1], holds, OutFalse the others.
+
+    If X has sequences, Mask chooses among those of one level. If it has none, it has those of Like.
+    """
     _require_mask(mask, x.shape[:1])
     rows = x.with_shape((-1, *x.shape[1:]))
     return rows, rows
@@ -177,16 +185,26 @@ def split_lod_tensor(x: TensorType, mask: TensorType, *, level: int = 0) -> tupl
 
 def _merge_grad(ctx: GradContext) -> Iterator[OpSpec]:
     outs = {"OutTrue": ctx.d_input("InTrue"), "OutFalse": ctx.d_input("InFalse")}
-    yield OpSpec("split_lod_tensor", {"X": ctx.d_output("Out"), "Mask": ctx.input("Mask")}, outs, dict(ctx.op.attrs))
+    # The gradient may lack the lengths, which Out has.
+    ins = {"X": ctx.d_output("Out"), "Mask": ctx.input("Mask"), "Like": ctx.output("Out")}
+    yield OpSpec("split_lod_tensor", ins, outs, dict(ctx.op.attrs))
 
 
-@op("merge_lod_tensor", inputs="X Mask InTrue InFalse", outputs="Out", grad=_merge_grad)
+def _merged_levels(levels: Mapping[str, int], attrs: Mapping[str, Any]) -> int:
+    return levels["InTrue"] if 0 < levels["InTrue"] == levels["InFalse"] else levels["X"]
+
+
+@op(
+    "merge_lod_tensor", inputs="X Mask InTrue InFalse", outputs="Out", grad=_merge_grad, lod=_merged_levels,
+    lengths="X? InTrue? InFalse?",
+)  # fmt: skip
 def merge_lod_tensor(
     x: TensorType, mask: TensorType, in_true: TensorType, in_false: TensorType, *, level: int = 0
 ) -> TensorType:
     """``Out`` has a row for each of Mask: the next one of InTrue where it holds, else the next one of InFalse.
 
-    X has as many rows. One of InTrue and InFalse need not have a value, if Mask takes nothing from it.
+    If both have sequences, it has a sequence for each of Mask. If they have none, but X has, their rows are those of
+    the sequences of X. One of InTrue and InFalse need not have a value, if Mask takes nothing from it.
     """
     _require_mask(mask, x.shape[:1])
     require_same_dtype("InTrue and InFalse", in_true, in_false)

@@ -48,7 +48,7 @@ def _result(
     "deformable_conv",
     inputs="Input Offset Mask Filter",
     outputs="Output",
-    grad=fused("Input", "Offset", "Mask", "Filter"),
+    grad=fused("Input", "Offset", "Mask", "Filter", lod=False),
 )
 def deformable_conv(
     x: TensorType,
@@ -76,7 +76,10 @@ def deformable_conv(
     return _result(x, offset, mask, filter, strides, paddings, dilations, groups, deformable_groups)
 
 
-@op("deformable_conv_v1", inputs="Input Offset Filter", outputs="Output", grad=fused("Input", "Offset", "Filter"))
+@op(
+    "deformable_conv_v1", inputs="Input Offset Filter", outputs="Output",
+    grad=fused("Input", "Offset", "Filter", lod=False),
+)  # fmt: skip
 def deformable_conv_v1(
     x: TensorType,
     offset: TensorType,

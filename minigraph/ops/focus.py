@@ -25,7 +25,7 @@ def random_crop(
     return x.with_shape((*kept, *shape)), seed
 
 
-@op("similarity_focus", inputs="X", outputs="Out", grad=None)
+@op("similarity_focus", inputs="X", outputs="Out", lod="X", grad=None)
 def similarity_focus(x: TensorType, *, axis: int, indexes: list[int]) -> TensorType:
     """A mask of the shape of X, 1 at the places that the matrices `indexes` along `axis` focus on, for each sample.
 
@@ -43,7 +43,7 @@ def similarity_focus(x: TensorType, *, axis: int, indexes: list[int]) -> TensorT
 
 @op(
     "center_loss", inputs="X Label Centers CenterUpdateRate", outputs="CentersOut SampleCenterDiff Loss",
-    grad=fused("X", "SampleCenterDiff", to="X", d_out="Loss"),
+    lod={"Loss": "X"}, grad=fused("X", "SampleCenterDiff", to="X", d_out="Loss"),
 )  # fmt: skip
 def center_loss(
     x: TensorType, label: TensorType, centers: TensorType, rate: TensorType, *, cluster_num: int, need_update: bool

@@ -123,7 +123,8 @@ def cross_entropy2(
 
 @op(
     "softmax_with_cross_entropy", inputs="Logits Label", outputs="Softmax~ Loss",
-    lod="Logits", grad=fused("Softmax", "Label", to="Logits", like={"Logits": "Softmax"}, lod=False),
+    lod={"Softmax": "Logits", "Loss": "Logits"},
+    grad=fused("Softmax", "Label", to="Logits", like={"Logits": "Softmax"}, lod=False),
 )  # fmt: skip
 def softmax_with_cross_entropy(
     logits: TensorType,

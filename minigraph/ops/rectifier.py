@@ -172,7 +172,7 @@ def mish(x: TensorType, *, threshold: float = 20.0) -> TensorType:
     return floating(x)
 
 
-@op("maxout", inputs="X", outputs="Out", grad=fused("X", "Out"))
+@op("maxout", inputs="X", outputs="Out", grad=fused("X", "Out", lod=False))
 def maxout(x: TensorType, *, groups: int, axis: int = 1) -> TensorType:
     """``Out[c]`` is the largest of ``X[c * groups]`` to ``X[(c + 1) * groups - 1]`` along `axis`.
 

@@ -41,7 +41,7 @@ def _check_rows(x: TensorType, slot: str, weight: TensorType, weight_slot: str, 
     outputs="Cost SampleLogits~ SampleLabels~",
     grad=fused(
         "Input", "Label", "Weight", "Bias", "SampleWeight", "CustomDistProbs", "SampleLogits", "SampleLabels",
-        to="Input Weight Bias",
+        to="Input Weight Bias", lod=False,
     ),
     backend_attrs=_BACKEND_ATTRS,
 )  # fmt: skip
@@ -103,7 +103,7 @@ def nce(
 @op(
     "hierarchical_sigmoid", inputs="X W Label PathTable PathCode Bias", outputs="Out PreOut~ W_Out~?",
     lod={"Out": "X"},
-    grad=fused("X", "W", "Label", "PathTable", "PathCode", "Bias", "PreOut", to="X W Bias"),
+    grad=fused("X", "W", "Label", "PathTable", "PathCode", "Bias", "PreOut", to="X W Bias", lod="X"),
     backend_attrs=_BACKEND_ATTRS,
 )  # fmt: skip
 def hierarchical_sigmoid(
@@ -159,7 +159,7 @@ def _sampled_again(ctx: GradContext) -> Iterator[OpSpec]:
     outputs="Samples~ Probabilities~ LogitsDim~ LabelsDim~ SampledLogits SampledLabels",
     grad=fused(
         "Samples", "LogitsDim", to="Logits", d_out="SampledLogits", grad=_sampled_again,
-        like={"Logits": ("LogitsDim", lambda dims: dims.with_shape(dims.shape[1:]))},
+        like={"Logits": ("LogitsDim", lambda dims: dims.with_shape(dims.shape[1:]))}, lod=False,
     ),
 )  # fmt: skip
 def sample_logits(

@@ -17,8 +17,8 @@ def _theta(_shape: TensorType | None, d_out: TensorType, **_: Any) -> TensorType
 
 
 @op(
-    "affine_grid", inputs="Theta OutputShape", outputs="Output",
-    grad=fused("OutputShape", to="Theta", infer=_theta, linear=True),
+    "affine_grid", inputs="Theta OutputShape", outputs="Output", lod="Theta",
+    grad=fused("OutputShape", to="Theta", infer=_theta, linear=True, lod=False),
 )  # fmt: skip
 def affine_grid(theta: TensorType, shape: TensorType | None, *, output_shape: list[int] = _NONE) -> TensorType:
     """The places that an affine map takes a regular grid to: ``Output[n, i, j] = Theta[n] @ (x_j, y_i, 1)``.
@@ -42,7 +42,7 @@ def affine_grid(theta: TensorType, shape: TensorType | None, *, output_shape: li
     return theta.with_shape((theta.shape[0], *output_shape[2:], 2))
 
 
-@op("grid_sampler", inputs="X Grid", outputs="Output", grad=fused("X", "Grid"))
+@op("grid_sampler", inputs="X Grid", outputs="Output", lod="X", grad=fused("X", "Grid", lod=False))
 def grid_sampler(x: TensorType, grid: TensorType) -> TensorType:
     """Output is the images X at the places (x, y) of Grid, between elements by bilinear interpolation.
 
@@ -67,7 +67,7 @@ def _same(d_out: TensorType, **_: Any) -> TensorType:
 
 @op(
     "add_position_encoding", inputs="X", outputs="Out", lod="X", lengths="X?",
-    grad=fused(to="X", infer=_same, linear={"beta": 0.0}),
+    grad=fused(to="X", infer=_same, linear={"beta": 0.0}, lod=False),
 )  # fmt: skip
 def add_position_encoding(x: TensorType, *, alpha: float = 1.0, beta: float = 1.0) -> TensorType:
     """``Out = alpha * X + beta * encoding``, the sines of the position at several frequencies, then the cosines.

@@ -190,3 +190,9 @@ def lod_reset(
 def join_offsets(xs: list[TensorType]) -> TensorType:
     """``Out`` is the offsets of the sequences of tensors that are joined along their rows; X are those of each."""
     return xs[0].with_shape((-1,))
+
+
+@op("split_offsets", inputs="X Mask", outputs="OutTrue* OutFalse*", grad=None)
+def split_offsets(levels: list[TensorType], mask: TensorType) -> tuple[list[TensorType], list[TensorType]]:
+    """``OutTrue`` is the levels of lengths of the sequences that Mask chooses, OutFalse those of the others."""
+    return levels, levels

@@ -19,7 +19,9 @@ WITHOUT_SAMPLES = {
     "py_func": "layers/test_py_func.py",  # does what a function says
     "while": "layers/test_loops.py",  # runs a block, like the next two
     "recurrent": "layers/test_recurrent_networks.py",
-    **dict.fromkeys(("sequence_pool", "join_offsets"), "executor/test_lengths.py"),  # rows of arrays have no lengths
+    **dict.fromkeys(
+        ("sequence_pool", "join_offsets", "split_offsets"), "executor/test_lengths.py"
+    ),  # rows of arrays have no lengths
     **dict.fromkeys(("beam_search", "beam_search_decode"), "layers/test_decoding.py"),
     **dict.fromkeys(
         (

@@ -194,6 +194,67 @@ def test_elements_of_arrays_and_values_of_branches_keep_their_lengths():
     assert (elements.lod(), end.lod(), pooled.shape()) == (lod_of([2, 0]), lod_of([1, 3]), [2, 2])
 
 
+@pytest.mark.parametrize("holds", [[True, False, True], [False] * 3, [True] * 3])
+def test_a_condition_for_each_sequence_chooses_among_sequences(holds):
+    x, flags = words(2, dtype="float64"), fluid.data("flags", [None, 1], "bool")
+    choice = layers.IfElse(flags)
+    with choice.true_block():
+        choice.output(layers.scale(choice.input(x), 2.0), layers.sequence_reverse(choice.input(x)))
+    with choice.false_block():
+        choice.output(layers.scale(choice.input(x), 3.0), choice.input(x))
+    scaled, turned = choice()
+    given = tensor([2, 3, 1], 2, dtype="float64")
+    feed = {"x": given, "flags": np.array(holds)[:, None]}
+    found, reversed_, pooled = run_both(scaled, turned, layers.sequence_pool(turned, "first"), feed=feed)
+    parts = np.split(np.array(given), [2, 5])
+    assert found.lod() == reversed_.lod() == given.lod()
+    expected = [rows * (2 if held else 3) for rows, held in zip(parts, holds, strict=True)]
+    np.testing.assert_array_equal(np.array(found), np.concatenate(expected))
+    expected = [rows[::-1] if held else rows for rows, held in zip(parts, holds, strict=True)]
+    np.testing.assert_array_equal(np.array(reversed_), np.concatenate(expected))
+    np.testing.assert_array_equal(np.array(pooled), [rows[0] for rows in expected])
+    check_gradient(scaled + turned, feed, ["x"])
+
+
+def test_sequences_of_sequences_are_split_and_merged():
+    x, flags = words(1, level=2), fluid.data("flags", [2, 1], "bool")
+    block = fluid.default_main_program().global_block()
+    parts = {slot: block.create_var(name=slot) for slot in ("OutTrue", "OutFalse")}
+    block.append_op("split_lod_tensor", {"X": x, "Mask": flags}, parts, {"level": 0})
+    inputs = {"X": x, "Mask": flags, "InTrue": parts["OutTrue"], "InFalse": parts["OutFalse"]}
+    again = block.create_var(name="again")
+    block.append_op("merge_lod_tensor", inputs, {"Out": again}, {"level": 0})
+    given = tensor([[2, 1], [1, 2, 3]], 1)
+    feed = {"x": given, "flags": np.array([[False], [True]])}
+    held, others, merged = run_both(*parts.values(), again, feed=feed)
+    assert (held.lod(), others.lod(), merged.lod()) == (lod_of([1], [3]), lod_of([2], [1, 2]), given.lod())
+    assert np.array_equal(np.array(merged), np.array(given))
+
+
+@pytest.mark.parametrize("flag", [True, False])
+def test_what_only_branches_write_has_their_sequences(flag):
+    x, y, which = words(2), fluid.data("y", [None, 2], lod_level=1), fluid.data("which", [1], "bool")
+    chosen = layers.cond(which, lambda: layers.scale(x, 2.0), lambda: layers.sequence_reverse(y))
+    feed = {"x": tensor([2, 1], 2), "y": tensor([1, 3, 1], 2), "which": np.array([flag])}
+    found, pooled = run_both(chosen, layers.sequence_pool(chosen, "sum"), feed=feed)
+    assert (found.lod(), pooled.shape()[0]) == (feed["x" if flag else "y"].lod(), 2 if flag else 3)
+
+
+def test_rows_keep_their_sequences_if_the_program_says_so():
+    x = words(2)
+    kept, lost = layers.reshape(x, [0, 1, 2]), layers.reshape(x, [3, 1, 2])
+    assert [each.lod() for each in run_both(kept, lost, feed={"x": tensor([2, 1], 2)})] == [lod_of([2, 1]), []]
+
+
+def test_rows_joined_along_a_dimension_that_a_run_tells_keep_the_first_sequences():
+    x, axis = words(2), fluid.data("axis", [1], "int32")
+    block = fluid.default_main_program().global_block()
+    joined = block.create_var(name="joined")
+    block.append_op("concat", {"X": [x, x], "AxisTensor": axis}, {"Out": joined})
+    (found,) = run_both(joined, feed={"x": tensor([2, 1], 2), "axis": np.array([1], "int32")})
+    assert (found.lod(), found.shape()) == (lod_of([2, 1]), [3, 4])
+
+
 def test_lengths_may_be_set_before_the_rows():
     tensor = fluid.LoDTensor()
     tensor.set_recursive_sequence_lengths([[2, 1]])

@@ -139,14 +139,15 @@ def test_the_gradients_of_lstm_are_central_differences(lengths, is_reverse):
 
 @pytest.mark.laws
 @pytest.mark.parametrize("activation", ["sigmoid", "tanh", "relu", "identity"])
-def test_the_gradients_of_lstmp_are_central_differences(activation):
+@pytest.mark.parametrize("lengths", [[3, 1, 2], [2, 0, 3]], ids=str)
+def test_the_gradients_of_lstmp_are_central_differences(activation, lengths):
     def both(x, h, c, w, p, b):
         given = {"Input": x, "H0": h, "C0": c, "Weight": w, "ProjWeight": p, "Bias": b}
         attrs = {"proj_activation": activation, "cell_clip": 0.6, "proj_clip": 0.4, "use_peepholes": False}
         projected, cell, *_ = LayerHelper("lstmp").emit_all("lstmp", **given, **attrs)
         return layers.concat([projected, cell], 1)
 
-    given = {"x": tensor([3, 1, 2], 8, dtype="float64"), "h": numbers(3, 3), "c": numbers(3, 2)}
+    given = {"x": tensor(lengths, 8, dtype="float64"), "h": numbers(3, 3), "c": numbers(3, 2)}
     check(both, **given, w=numbers(3, 8), p=numbers(2, 3), b=numbers(1, 8))
 
 
@@ -347,6 +348,27 @@ def test_compiled_losses_agree_with_the_shared_kernels(dtype):
     )
     for a, b in zip(plain, compiled, strict=True):
         np.testing.assert_allclose(np.array(a), np.array(b), atol=1e-5 if dtype == "float32" else 1e-13)
+
+
+def test_windows_and_padding_are_those_of_the_innermost_sequences():
+    ids = fluid.data("ids", [None, 1], "int64", lod_level=2)
+    zero = layers.fill_constant([1], "int64", 0)
+    padded, _ = layers.sequence_pad(ids, zero)
+    given = fluid.create_lod_tensor(np.arange(1, 6).reshape(5, 1), [[2, 1], [2, 2, 1]], fluid.CPUPlace())
+    windows, rows = run_both(layers.sequence_enumerate(ids, 2), padded, feed={"ids": given})
+    assert np.array(windows).tolist() == [[1, 2], [2, 0], [3, 4], [4, 0], [5, 0]]
+    assert np.array(rows)[:, :, 0].tolist() == [[1, 2], [3, 4], [5, 0]]
+
+
+def test_the_projection_of_an_lstm_has_its_own_activation():
+    x = fluid.data("x", [None, 8], lod_level=1)
+    weights = fluid.ParamAttr(initializer=fluid.initializer.Constant(0.5))
+    options = {"param_attr": weights, "use_peepholes": False, "cell_activation": "identity"}
+    found = [layers.dynamic_lstmp(x, 8, 3, proj_activation=act, **options)[0] for act in ("identity", "sigmoid")]
+    exe = fluid.Executor()
+    exe.run(fluid.default_startup_program())
+    plain, squashed = exe.run(feed={"x": tensor([1, 1], 8)}, fetch_list=found, return_numpy=False)
+    np.testing.assert_allclose(np.array(squashed), 1 / (1 + np.exp(-np.array(plain))), rtol=1e-6)
 
 
 def test_the_imperative_mode_has_no_sequences():
