@@ -8,7 +8,7 @@ damaged, or does not fit, is an error and changes nothing.
 """
 
 from minigraph.io.inference_model import *
-from minigraph.io.program_desc import *
+from minigraph.io.program_bytes import *
 from minigraph.io.program_reading import *
 from minigraph.io.programs import *
 from minigraph.io.safetensors_files import *

@@ -11,7 +11,8 @@ from minigraph.errors import NotFoundError, ProgramError, WrongTypeError, sugges
 from minigraph.executor.compiled_program import CompiledProgram
 from minigraph.io import variables
 from minigraph.io.marks import Mark, Reading, folder_mark
-from minigraph.io.program_desc import FEED, FETCH, serialize_program
+from minigraph.io.program_bytes import serialize_program
+from minigraph.io.program_desc import FEED, FETCH, describe
 from minigraph.io.program_reading import read_program
 from minigraph.ir import Block, Program, Variable, VarKind
 from minigraph.support.atomic_files import inside, write_files
@@ -95,9 +96,7 @@ def save_inference_model(
     # As in fluid, only the name counts: the file is in the folder.
     model = inside(folder, os.path.basename(model_filename or MODEL_FILENAME))
     persistables = variables.get_program_persistable_vars(program)
-    prepend_feed_ops(program, feeds)
-    append_fetch_ops(program, fetches)
-    files: dict[Path, Any] = {model: [serialize_program(program)]}
+    files: dict[Path, Any] = {model: [_described(program, feeds, fetches)]}
     if not program_only:
         arrays = variables.values_of(persistables)
         path = None if params_filename is None else inside(folder, os.path.basename(params_filename))
@@ -222,10 +221,27 @@ def _pruned(main_program: Program, feeds: Sequence[str], targets: Sequence[Varia
     return program, fetches
 
 
+def _described(program: Program, feeds: Sequence[str], fetches: Sequence[str]) -> bytes:
+    """The bytes of a pruned program with operators that feed and fetch; those it was read from, if it is the same."""
+    if program.origin is not None:
+        original, *columns = read_program(program.origin, "the origin")
+        if columns == [list(feeds), list(fetches)]:
+            targets = [original.global_block().var(name) for name in fetches]
+            if describe(_pruned(original, feeds, targets)[0]) == describe(program):
+                return program.origin
+    prepend_feed_ops(program, feeds)
+    append_fetch_ops(program, fetches)
+    return serialize_program(program)
+
+
 def _append_scale(program: Program, target: Variable, index: int) -> str:
-    """Append ``scale`` by 1 to a target; names the result like Paddle, with the next number that is free."""
+    """Append ``scale`` by 1 to a target; names the result like Paddle, with the next number that is free.
+
+    The target of a model that was loaded is such a result already.
+    """
     block, number = program.global_block(), 0
-    # A model that was loaded and is saved again has such a name already.
+    if program.origin is not None and target.name.startswith(f"save_infer_model/scale_{index}.tmp_"):
+        return target.name
     while block.has_var(name := f"save_infer_model/scale_{index}.tmp_{number}"):
         number += 1
     out = block.create_var(name=name)

@@ -14,18 +14,18 @@ from typing import Any
 from minigraph.errors import ProgramError
 from minigraph.io import framework_proto as proto
 from minigraph.io.framework_proto import AttrType
-from minigraph.io.wire import encode
 from minigraph.ir import Block, Operator, Program, Variable, VarKind
 from minigraph.ir.operator import slot_names
 from minigraph.opdef import EMPTY, GRAD_SUFFIX, SUB_BLOCK, OpDef
-from minigraph.support.public import public
-
-__all__ = ["serialize_program"]
+from minigraph.types import DType, TensorType
 
 PADDLE_VERSION = 1008005
 """Version that a description states: that of Paddle 1.8.5."""
 
 FEED, FETCH = "feed", "fetch"
+
+RANK_TABLE = TensorType(DType.INT64, (-1, 2))
+"""Type of what ``lod_rank_table`` makes."""
 
 # Paddle 1.8.5 writes into every description since which version it has or has changed these operators.
 _LIKELY_COMPATIBLE = (
@@ -42,6 +42,12 @@ _NEW_THEN = (
     "shard_index size strided_slice trilinear_interp unfold unique unique_with_counts var_conv_2d"
 )
 _CHANGES = {**dict.fromkeys(_NEW_THEN.split(), 1), **dict.fromkeys(_LIKELY_COMPATIBLE.split(), 2), "layer_norm": 3}
+
+OUT_GRAD, ORIGINALS = "Out" + GRAD_SUFFIX, "original_output_grad"
+"""The gradients that ``while_grad`` reads, and the names that they have inside."""
+
+SLOTS_OF_PADDLE = {"reorder_lod_tensor_by_rank_grad": {"X": "Out@GRAD", "Out": "X@GRAD", "Like": "X"}}
+"""Slots of a few gradient operators that Paddle calls otherwise, by its names; it has no ``Like``, and ignores it."""
 
 FIELDS: Mapping[AttrType, str] = {
     AttrType.INT: "i", AttrType.FLOAT: "f", AttrType.STRING: "s", AttrType.INTS: "ints", AttrType.FLOATS: "floats",
@@ -63,26 +69,6 @@ _LONG_ATTRS = {
     ("randint", "shape"), ("uniform_random", "shape"),
 }  # fmt: skip
 """Integer attributes that Paddle declares with 64 bits."""
-
-
-@public
-def serialize_program(program: Program) -> bytes:
-    """The bytes of a program's description, as ``__model__`` and ``.pdmodel`` files hold it.
-
-    See Also
-    --------
-    deserialize_program : the inverse, except for facts that a description does not hold.
-
-    Examples
-    --------
-    >>> import minigraph as fluid
-    >>> main = fluid.Program()
-    >>> with fluid.program_guard(main), fluid.unique_name.guard():
-    ...     y = fluid.layers.relu(fluid.data("x", [None, 4]))
-    >>> fluid.io.deserialize_program(serialize_program(main)).global_block().ops[0]
-    <Operator relu_0.tmp_0: float32[-1, 4] = relu(X=x)>
-    """
-    return encode(describe(program))
 
 
 def describe(program: Program) -> proto.ProgramDesc:
@@ -107,7 +93,12 @@ def _refuse_functions(program: Program) -> None:
 
 def _describe_block(block: Block) -> proto.BlockDesc:
     given = _given_gradients(block)
-    variables = [_describe_variable(var) for var in block.vars.values() if var.name not in given]
+    tables = {name for op in block.ops.by_type.get("lod_rank_table", ()) for name in op.outputs["Out"]}
+    variables = [
+        _describe_table(var) if var.name in tables and _is_table(var) else _describe_variable(var)
+        for var in block.vars.values()
+        if var.name not in given
+    ]
     forward = block.forward_block_idx if block.forward_block_idx >= 0 else None
     return proto.BlockDesc(
         block.idx, block.parent_idx, variables, [_describe_operator(op) for op in block.ops], forward
@@ -137,6 +128,16 @@ def source_of(block: Block, name: str) -> Variable | None:
 _GRADIENT = re.compile(rf"(.*){GRAD_SUFFIX}(?:@RENAME@.*)?")
 
 
+def _is_table(var: Variable) -> bool:
+    """Whether a variable is declared as nothing but what ``lod_rank_table`` makes."""
+    return var.tensor_type == RANK_TABLE and var.kind is VarKind.LOD_TENSOR and not (var.lod_level or var.is_data)
+
+
+def _describe_table(var: Variable) -> proto.VarDesc:
+    """The description of a rank table, which is a tensor here and a kind of its own in Paddle."""
+    return proto.VarDesc(var.name, proto.VarType(proto.VarTypeType.LOD_RANK_TABLE), bool(var.persistable))
+
+
 def _describe_variable(var: Variable) -> proto.VarDesc:
     var_type = proto.VarType(proto.VarTypeType[var.kind.name])
     if var.tensor_type is not None:
@@ -162,10 +163,32 @@ def _describe_operator(op: Operator) -> proto.OpDesc:
     if SUB_BLOCK in op.attrs:  # whose empty slots Paddle asks for
         inputs = {**dict.fromkeys((slot.name for slot in op.definition.inputs), ()), **inputs}
         attrs.append(_describe_attr("skip_eager_deletion_vars", AttrType.STRINGS, ()))
+        if op.type == "while_grad":
+            begun = _begun_inside(op)
+            inputs[OUT_GRAD] = (*inputs[OUT_GRAD], *begun)
+            named = [*op.attr(ORIGINALS), *begun]
+            attrs = [each for each in attrs if each.name != ORIGINALS]
+            attrs.append(_describe_attr(ORIGINALS, AttrType.STRINGS, named))
     attrs += _field_attrs(op.attr("op_role"), op.role_vars, op.namescope)
     wanted = {slot: names for slot, names in op.outputs.items() if not _is_unwanted(op, slot)}
     outputs = {**dict.fromkeys(op.outputs, ()), **wanted}
+    own = {ours: theirs for theirs, ours in SLOTS_OF_PADDLE.get(op.type, {}).items()}
+    inputs, outputs = ({own.get(slot, slot): each[slot] for slot in each} for each in (inputs, outputs))
     return proto.OpDesc(_describe_slots(inputs), _describe_slots(outputs), op.type, attrs)
+
+
+def _begun_inside(op: Operator) -> list[str]:
+    """The gradients of arrays that begin with the block of gradients, which Paddle makes if they stand in a slot."""
+    block = op.sub_block
+    first_read: dict[str, None] = {}
+    written: set[str] = set()
+    for each in () if block is None else block.ops:
+        first_read |= dict.fromkeys(name for name in slot_names(each.inputs) if name not in written)
+        written.update(slot_names(each.outputs))
+    names = [name + GRAD_SUFFIX for name in op.inputs["Out"]]
+    arrays = (name for name in names if name in first_read and name not in op.inputs[OUT_GRAD])
+    found = ((name, op.block.find_var(name)) for name in arrays)
+    return [name for name, var in found if var is not None and var.kind is VarKind.LOD_TENSOR_ARRAY]
 
 
 def _is_unset(op: Operator, name: str) -> bool:

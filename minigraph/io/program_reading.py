@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from itertools import chain, compress
 from typing import Any
 
 from minigraph.errors import DataError, MinigraphError, NotFoundError, suggest
 from minigraph.io.framework_proto import AttrType, OpAttr, OpDesc, OpVar, ProgramDesc, VarDesc, VarTypeType
-from minigraph.io.program_desc import FEED, FETCH, FIELDS, source_of
+from minigraph.io.program_desc import FEED, FETCH, FIELDS, ORIGINALS, OUT_GRAD, RANK_TABLE, SLOTS_OF_PADDLE, source_of
 from minigraph.io.wire import decode
-from minigraph.ir import Block, Program, Variable, VarKind
+from minigraph.ir import Block, Operator, Program, Variable, VarKind
 from minigraph.ir.effects import DEEPEST
-from minigraph.opdef import EMPTY, HINT_ATTRS, SUB_BLOCK, OpDef, all_definitions, definition_of
+from minigraph.opdef import EMPTY, GRAD_SUFFIX, HINT_ATTRS, SUB_BLOCK, OpDef, all_definitions, definition_of
 from minigraph.support.public import public
 from minigraph.types import DType, TensorType
 
@@ -21,6 +22,8 @@ _IGNORED_ATTRS = HINT_ATTRS | {
     "skip_eager_deletion_vars", "workspace_size_MB", "exhaustive_search", "mkldnn_data_type",
     "min_row_size_to_use_multithread",
 }  # fmt: skip
+_OF_PADDLE = {"op_device", "op_callstack"}
+"""Attributes of the operators that Paddle describes, and minigraph does not."""
 _LEFT_OVER = {("concat", "num"), ("concat", "sections")}
 """Attributes of ``split`` that Paddle leaves on the operator that is its gradient."""
 
@@ -68,6 +71,7 @@ def read_program(data: bytes, source: str) -> tuple[Program, list[str], list[str
     _refuse_unknown_operators(description, source)
     problems: list[str] = []
     program = _build(description, problems)
+    program.origin = data
     feeds, fetches = _columns(description, "feed", "outputs"), _columns(description, "fetch", "inputs")
     variables = program.global_block().vars
     problems += [f"{name} is fed or fetched but not there" for name in feeds + fetches if name not in variables]
@@ -119,7 +123,7 @@ def _build(description: ProgramDesc, problems: list[str]) -> Program:
             _declare_gradients(block, used)
         for at, op in enumerate(block_desc.ops):
             if op.type not in (FEED, FETCH):
-                _add_operator(block, op, f"operator {at}", problems)
+                _add_operator(block, op, f"operator {at}", description, problems)
     _check_sub_blocks(program, problems)
     return program
 
@@ -148,6 +152,9 @@ def _add_variable(block: Block, var: VarDesc, used: set[str], problems: list[str
     name = VarTypeType(kind).name if kind in VarTypeType._value2member_map_ else f"kind {kind}"
     if kind in (VarTypeType.FEED_MINIBATCH, VarTypeType.FETCH_LIST):
         return
+    if kind == VarTypeType.LOD_RANK_TABLE:
+        block.vars[var.name] = Variable(block, var.name, RANK_TABLE, persistable=bool(var.persistable))
+        return
     if name not in VarKind.__members__:
         # A variable that nothing uses may be of any kind.
         if var.name in used:
@@ -169,7 +176,8 @@ def _add_variable(block: Block, var: VarDesc, used: set[str], problems: list[str
     )  # fmt: skip
 
 
-def _add_operator(block: Block, op: OpDesc, place: str, problems: list[str]) -> None:
+def _add_operator(block: Block, op: OpDesc, place: str, description: ProgramDesc, problems: list[str]) -> None:
+    is_of_paddle = any(attr.name in _OF_PADDLE for attr in op.attrs)
     missing = [
         f"{place}, {op.type}: there is no variable {name!r}"
         for slot in (*op.inputs, *op.outputs)
@@ -178,18 +186,97 @@ def _add_operator(block: Block, op: OpDesc, place: str, problems: list[str]) -> 
     ]
     problems += missing
     try:
-        attrs = _read_attrs(definition_of(op.type), op.attrs)
-        made = block._make_op(op.type, _read_slots(op.inputs), _read_slots(op.outputs), attrs, None)
+        definition = definition_of(op.type)
+        attrs = _read_attrs(definition, op.attrs)
+        inputs, outputs = _read_slots(op.type, op.inputs), _read_slots(op.type, op.outputs)
+        if definition.forward is not None:
+            _complete(block, definition, inputs)
+            if ORIGINALS in attrs and OUT_GRAD in inputs:
+                _keep_computed(inputs, attrs, op, description)
+        if is_of_paddle and "Like" in definition.input_slots:
+            _tell_lengths(block, inputs, outputs)
+        made = block._make_op(op.type, inputs, outputs, attrs, None)
     # All problems of a file are collected, and told together.
     except MinigraphError as error:
         problems += [f"{place}, {error.message}", *error.details]
         return
     if not missing:
         block._link(None, made)
+        if is_of_paddle:
+            _correct_types(block, made)
 
 
-def _read_slots(slots: Iterable[OpVar]) -> dict[str, list[str]]:
-    return {slot.parameter: list(slot.arguments) for slot in slots if slot.arguments}
+def _correct_types(block: Block, op: Operator) -> None:
+    """Declare results as what they are where Paddle, which does not check it, declares integers or no shape."""
+    written = {slot: [block.find_var(name) for name in names] for slot, names in op.outputs.items()}
+    if SUB_BLOCK in op.attrs or not any(map(_doubtful, chain(*written.values()))):
+        return
+    read = {slot: [block.find_var(name) for name in names] for slot, names in op.inputs.items()}
+    types = [(slot, tuple([None if var is None else var.tensor_type for var in read[slot]])) for slot in read]
+    try:
+        found = op.definition.inferred(tuple(types), op.attrs)
+    except MinigraphError:  # a run says what is wrong
+        return
+    for slot, variables in written.items():
+        for var, made in zip(variables, found.get(slot, ()), strict=False):
+            declared = _doubtful(var)
+            if var is None or declared is None or not isinstance(made, TensorType) or not made.dtype.is_floating:
+                continue
+            var.tensor_type = declared.with_dtype(made.dtype).with_shape(declared.shape or made.shape)
+
+
+def _doubtful(var: Variable | None) -> TensorType | None:
+    """The type of a variable that is declared to hold integers or no shape, if only an operator says what it holds."""
+    if var is None or var.persistable or var.is_data or var.kind is not VarKind.LOD_TENSOR or var.tensor_type is None:
+        return None
+    return var.tensor_type if not (var.tensor_type.dtype.is_floating and var.tensor_type.shape) else None
+
+
+def _read_slots(op_type: str, slots: Iterable[OpVar]) -> dict[str, list[str]]:
+    own = SLOTS_OF_PADDLE.get(op_type, {})
+    return {own.get(slot.parameter, slot.parameter): list(slot.arguments) for slot in slots if slot.arguments}
+
+
+def _complete(block: Block, definition: OpDef, inputs: dict[str, list[str]]) -> None:
+    """Give a gradient operator what Paddle's does not read, from the forward one, and drop what only Paddle's reads."""
+    missing = [slot for slot in definition.required_inputs if slot not in inputs]
+    forward = _forward_of(block, definition, inputs) if missing else None
+    if forward is not None:
+        of_both = {**forward.inputs, **forward.outputs}
+        inputs |= {slot: list(of_both[slot]) for slot in missing if slot in of_both}
+        for slot in [slot for slot in inputs if slot not in definition.input_slots and slot in of_both]:
+            del inputs[slot]
+
+
+def _tell_lengths(block: Block, inputs: dict[str, list[str]], outputs: Mapping[str, list[str]]) -> None:
+    """Name what a gradient has the lengths of, if an operator can tell them from that; Paddle looks at the gradient."""
+    sources = (source_of(block, name) for name in chain(inputs.get("X", ()), *outputs.values()))
+    tensors = (var.name for var in sources if var is not None and var.kind is VarKind.LOD_TENSOR)
+    like = next(tensors, None)
+    if like is not None:
+        inputs.setdefault("Like", [like])
+
+
+def _keep_computed(inputs: dict[str, list[str]], attrs: dict[str, Any], op: OpDesc, description: ProgramDesc) -> None:
+    """Drop the gradients that nothing computes before `op`: Paddle names those of arrays that begin with its block."""
+    blocks = (block for block in description.blocks if block.idx != attrs[SUB_BLOCK])
+    others = (each for block in blocks for each in block.ops if each is not op)
+    written = {name for each in others for slot in each.outputs for name in slot.arguments}
+    begun = {name + GRAD_SUFFIX for name in inputs.get("Out", ())} - written
+    kept = [name not in begun for name in inputs[OUT_GRAD]]
+    inputs[OUT_GRAD] = list(compress(inputs[OUT_GRAD], kept))
+    attrs[ORIGINALS] = list(compress(attrs[ORIGINALS], kept))
+
+
+def _forward_of(block: Block, definition: OpDef, inputs: Mapping[str, list[str]]) -> Operator | None:
+    """The operator that wrote what the gradients in `inputs` are those of."""
+    sources = (source_of(block, name) for names in inputs.values() for name in names)
+    written = {var.name for var in sources if var is not None}
+    for each in (block, block.forward_block):
+        for op in reversed(() if each is None else each.ops.by_type.get(definition.forward or "", ())):
+            if not written.isdisjoint(op.output_arg_names):
+                return op
+    return None
 
 
 def _read_attrs(definition: OpDef, attrs: Iterable[OpAttr]) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from minigraph.errors import DataError, MismatchError, NotFoundError, ProgramErr
 from minigraph.io import pickles, state_dicts, variables
 from minigraph.io.inference_model import MODEL_FILENAME
 from minigraph.io.marks import Mark, Reading, folder_mark
-from minigraph.io.program_desc import serialize_program
+from minigraph.io.program_bytes import serialize_program
 from minigraph.io.safetensors_files import SUFFIX, load_safetensors, save_safetensors
 from minigraph.io.tensors import Tensor, read_tensors
 from minigraph.io.variables import Arrays, assign, values_of, write_once

@@ -71,6 +71,8 @@ class Program:
         """Names of the fetched variables, in an executor's private copy. None: a later run may fetch any variable."""
         self.loaders: list[Any] = []
         """Loaders that feed variables in each run, see `minigraph.io.DataLoader`; not part of text or files."""
+        self.origin: bytes | None = None
+        """The description that the program was read from, to be written again unless the program changes."""
         self.is_exact = False
         """Whether executors make only rewrites that keep every bit; not part of text or files."""
 
@@ -212,7 +214,7 @@ class Program:
         twin._random_seed = self._random_seed
         twin.backward_passes = self.backward_passes
         twin.roots = self.roots
-        twin.loaders, twin.is_exact = list(self.loaders), self.is_exact
+        twin.loaders, twin.is_exact, twin.origin = list(self.loaders), self.is_exact, self.origin
         twin.current_block_idx = self.current_block_idx
         for block in self.blocks:
             twin._copy_block(block, (Role.BACKWARD | Role.OPTIMIZE) if for_test else Role.FORWARD)
@@ -358,7 +360,7 @@ class Program:
 
     def serialize_to_string(self) -> bytes:
         """The bytes of fluid's description of the program; see `minigraph.io.serialize_program`."""
-        from minigraph.io.program_desc import serialize_program
+        from minigraph.io.program_bytes import serialize_program
 
         return serialize_program(self)
 

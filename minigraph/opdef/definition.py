@@ -39,7 +39,9 @@ REQUIRED: Any = _Required()
 DECLARED: Any = type("Declared", (), {})()
 """Type that inference gives a slot whose variables keep the types that they declare."""
 
-HINT_ATTRS = frozenset({"use_cudnn", "use_mkldnn", "op_device", "op_callstack"})
+HINT_ATTRS = frozenset({
+    "use_cudnn", "use_mkldnn", "op_device", "op_callstack", "@ALL_KERNELS_MUST_COMPUTE_RUNTIME_SHAPE@",
+})  # fmt: skip
 """Attributes of every fluid operator that choose or describe an implementation and never change a result."""
 
 

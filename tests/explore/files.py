@@ -32,7 +32,7 @@ from explore.shrinking import smallest
 from minigraph.dataset import mnist
 from minigraph.io import marks, pickles
 from minigraph.io.framework_proto import ProgramDesc, TensorDesc
-from minigraph.io.program_desc import serialize_program
+from minigraph.io.program_bytes import serialize_program
 from minigraph.io.tensors import read_tensors, tensor_chunks
 from minigraph.io.wire import decode, encode
 from minigraph.support.atomic_files import digest_of

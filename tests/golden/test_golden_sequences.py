@@ -3,6 +3,7 @@
 import json
 
 import golden_arrays
+import golden_sequence_applications
 import golden_sequence_programs
 import golden_sequences
 import numpy as np
@@ -13,7 +14,8 @@ import minigraph as fluid
 pytestmark = pytest.mark.numbers
 
 OPERATORS = json.loads((golden_sequences.FOLDER / "operators.json").read_text())
-PROGRAMS = json.loads((golden_sequence_programs.FOLDER / "operators.json").read_text())
+OF_PROGRAMS = (golden_sequence_programs, golden_sequence_applications)
+PROGRAMS = [(module, name) for module in OF_PROGRAMS for name in module.CASES]
 
 
 @pytest.fixture(scope="module")
@@ -23,7 +25,12 @@ def recorded():
 
 @pytest.fixture(scope="module")
 def recorded_programs():
-    return golden_arrays.by_case(golden_sequence_programs.FOLDER, golden_sequence_programs.CASES)
+    found = {}
+    for module in OF_PROGRAMS:
+        operators = json.loads((module.FOLDER / "operators.json").read_text())
+        arrays = golden_arrays.by_case(module.FOLDER, module.CASES)
+        found |= {name: (arrays[name], operators[name]) for name in module.CASES}
+    return found
 
 
 def check(found, expected, tolerances):
@@ -46,8 +53,9 @@ def test_a_layer_gives_what_the_original_gave(name, recorded):
     assert lines == OPERATORS[name]
 
 
-@pytest.mark.parametrize("name", golden_sequence_programs.CASES)
-def test_a_program_trains_as_with_the_original(name, recorded_programs):
-    found, operators = golden_sequence_programs.run(fluid, name)
-    check(found, recorded_programs[name], {"float32": 1e-5})
-    assert operators == PROGRAMS[name]
+@pytest.mark.parametrize(("module", "name"), PROGRAMS, ids=[name for _, name in PROGRAMS])
+def test_a_program_trains_as_with_the_original(module, name, recorded_programs):
+    found, operators = golden_sequence_programs.run(fluid, name, module.NETWORKS)
+    arrays, types = recorded_programs[name]
+    check(found, arrays, {"float32": 1e-5})
+    assert operators == types

@@ -11,7 +11,7 @@ import minigraph as fluid
 from minigraph import layers, parallel
 from minigraph.clip import ClipPipeline, GradientClipByGlobalNorm, GradientClipByNorm, GradientClipByValue
 from minigraph.errors import ProgramError
-from minigraph.io.program_desc import serialize_program
+from minigraph.io.program_bytes import serialize_program
 from minigraph.ir import Role
 from minigraph.parallel import DataParallel
 from minigraph.passes import GradAllReduce, ShardOptimizerState

@@ -119,8 +119,10 @@ class _RepeatedGrad(BlockCall):
             (name for name in self.incoming if name in self.body.vars),
             (name for name, (source, _) in wanted.items() if source in changed or self._is_array(source)),
         )
-        # Each run overwrites these whatever their value, so nothing flows to the value before it.
+        # Each run overwrites these whatever their value, so nothing flows to the value before it. Of an array it
+        # overwrites one element; a program of Paddle leaves the gradient of that element where it was read.
         kept = {name for each in self.body.ops for name in each.output_arg_names}
+        kept.update(name for name in self.carried if self._is_array(name.removesuffix(GRAD_SUFFIX)))
         self.overwritten = [name for name in self.carried if name not in kept]
         self.summed = [name for name in wanted if name not in self.carried]
         self.wanted = wanted
