@@ -53,7 +53,7 @@ SIBLINGS = {("kernels", "opdef"), ("kernels", "ops"), ("ir", "ops"), ("ir", "ker
 """Layers of which the first never imports the second, though that lies below it."""
 
 EXCEPTIONS = {
-    ("ir.program", "io.program_desc"): "Program.serialize_to_string is fluid's method; the format belongs to io",
+    ("ir.program", "io.program_bytes"): "Program.serialize_to_string is fluid's method; the format belongs to io",
     ("ir.program", "io.program_reading"): "Program.parse_from_string is fluid's method; the format belongs to io",
     ("ir.program", "ir.text.parser"): "Program.parse is fluid's place for it; the parser builds programs",
     ("ir.program", "ir.graph"): "Program.graph; networkx loads only when it is asked for",
