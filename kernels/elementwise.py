@@ -347,7 +347,7 @@ def _quicker_mul_grad(xp, x, y, d_out, *, axis, wanted):
         return None
 
     def mul_grad(x, y, d_out, out=None):
-        if out is not None:
+        if out is not None and (out[0] is not None or out[1] is not None):
             return elementwise_mul_grad(xp, x, y, d_out, axis=axis, wanted=wanted, out=out)
         d_x = to_x(multiply(d_out, y), None) if wants_x else None
         return d_x, (to_y(multiply(d_out, x), None) if wants_y else None)

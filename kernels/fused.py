@@ -5,7 +5,7 @@ On a GPU, run one kernel generated from `minigraph.kernels.formulas`, which roun
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache, partial
 from math import prod
@@ -145,23 +145,28 @@ def _whole(steps: tuple[str, ...], types: Mapping[str, ArrayType]) -> Callable[.
 @lru_cache(maxsize=1024)
 def _code_of_whole(steps: tuple[str, ...], inputs: int) -> CodeType:
     """The code of a function that calls f0, f1, ... one after the other, for arrays of all shapes."""
-    calls = parse_calls(steps)
+    # Without buffers no `out` is passed on: some functions take the slower way where they are given one.
+    lines = ["def run(xs, out=None):", f"    {', '.join(f'x{i}' for i in range(inputs))}, = xs", "    if out is None:"]
+    lines += [f"        {line}" for line in _lines(parse_calls(steps), takes_out=False)]
+    lines += [f"    {', '.join(f'out{i}' for i in range(RESULTS))} = out"]
+    lines += [f"    {line}" for line in _lines(parse_calls(steps), takes_out=True)]
+    return _code("\n".join(lines))
+
+
+def _lines(calls: Sequence[FusedCall], takes_out: bool) -> Iterator[str]:
+    """Lines that make the calls and return the results, in the buffers out0, out1, ... or in new memory."""
     last, made = last_uses(calls), {name for call in calls for name in call.writes}
-    buffers = [f"out{i}" for i in range(RESULTS)]
-    lines = ["def run(xs, out=None):", f"    {', '.join(f'x{i}' for i in range(inputs))}, = xs"]
-    lines.append(f"    {', '.join(buffers)} = out or {(None,) * RESULTS}")
     copied = []
     for number, call in enumerate(calls):
-        out = _out(call)
+        out = _out(call) if takes_out else ""
         # A kernel that takes no buffer makes its result in new memory, and is copied at the end.
-        copied += [] if out else [name for name in call.writes if name.startswith("y")]
-        lines.append(f"    {', '.join(name or '_' for name in call.outputs)} = f{number}({_text(call)}{out})")
+        copied += [] if out or not takes_out else [name for name in call.writes if name.startswith("y")]
+        yield f"{', '.join(name or '_' for name in call.outputs)} = f{number}({_text(call)}{out})"
         # Intermediate values are deleted after their last read, so that NumPy reuses the memory.
         gone = [name for name in dict.fromkeys(call.reads) if name.startswith("t") and last[name] == number]
-        lines += [f"    del {', '.join(gone)}"] if gone else []
-    lines += [f"    {name} = deliver(np, {name}, out{name[1:]})" for name in copied]
-    lines.append(f"    return {', '.join(f'y{i}' if f'y{i}' in made else 'None' for i in range(RESULTS))}")
-    return _code("\n".join(lines))
+        yield from [f"del {', '.join(gone)}"] if gone else []
+    yield from (f"{name} = deliver(np, {name}, out{name[1:]})" for name in copied)
+    yield f"return {', '.join(f'y{i}' if f'y{i}' in made else 'None' for i in range(RESULTS))}"
 
 
 @lru_cache(maxsize=256)
