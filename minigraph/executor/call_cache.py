@@ -19,6 +19,7 @@ import numpy as np
 from minigraph.executor.plan import Plan
 from minigraph.ir import Parameter, Variable
 from minigraph.lowering.lengths import fed_levels
+from minigraph.types import TensorType
 
 _ARRAY = {np.ndarray}
 _NAME = {str}
@@ -117,10 +118,11 @@ class CallCache:
         self._latest[subject] = call
         return call.plan
 
-    def latest(self, subject: Hashable) -> Plan | None:
-        """The plan of the latest call with another feed."""
-        call = self._latest.get(subject)
-        return None if call is None else call.plan
+    def like(self, subject: Hashable, feed_types: Mapping[str, TensorType]) -> Plan | None:
+        """A plan whose rewritten program is right for a feed of these types, too."""
+        latest = {call.plan.source.rewritten: call.plan for call in [*self._calls.values()] if call.subject == subject}
+        plans = (plan for each, plan in latest.items() if each is not None and each.is_right_for(feed_types))
+        return next(plans, None)
 
     def add(self, subject: Hashable, feeds: Mapping[str, Any], plan: Plan) -> None:
         """Keep the plan that was made for arrays that are checked."""

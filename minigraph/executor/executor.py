@@ -374,9 +374,10 @@ class Executor(Runner):
         subject = self._subject(program, names)
         plan = self._calls.get(subject, feeds)
         if plan is None:
+            types = types_of(feeds)
             plan = lower(
-                program, types_of(feeds), names, self.place, self.passes,
-                jit=self.jit, blocks=self._blocks, check=self.check, like=self._calls.latest(subject),
+                program, types, names, self.place, self.passes,
+                jit=self.jit, blocks=self._blocks, check=self.check, like=self._calls.like(subject, types),
             )  # fmt: skip
             # State of unknown size has no value yet: with one, the plan is another, although the call is the same.
             if not any(-1 in v.tensor_type.shape for v in plan.steps.state if not v.tensor_type.is_array):

@@ -53,7 +53,11 @@ class Rewritten:
     def types_for(self, feed_types: Mapping[str, TensorType]) -> Sequence[TensorType] | None:
         """The types for the sizes of a feed; None if other sizes may have led to another program."""
         sizes = self._sizes(feed_types)
-        return None if sizes is None or not self.dimensions.allow(sizes) else _closed(self.open_types, sizes)
+        return None if sizes is None else _closed(self.open_types, sizes)
+
+    def is_right_for(self, feed_types: Mapping[str, TensorType]) -> bool:
+        """Whether the sizes of a feed lead to this program."""
+        return self._sizes(feed_types) is not None
 
     def program_of(self, types: Sequence[TensorType]) -> Program:
         """Copy the program with these types."""
@@ -72,7 +76,7 @@ class Rewritten:
         return all(var.block.idx == 0 and not self.types[index].is_array for var, index in self.variables)
 
     def _sizes(self, feed_types: Mapping[str, TensorType]) -> Sequence[int] | None:
-        """Sizes of the open dimensions; None if the feed differs in anything else."""
+        """Sizes of the open dimensions; None if they may lead to another program, or anything else differs."""
         if feed_types.keys() != self.feed_types.keys():
             return None
         found: dict[int, int] = {}
@@ -84,7 +88,8 @@ class Rewritten:
                 number = self.numbers.get((name, axis))
                 if size != (known_size if number is None else found.setdefault(number, size)):
                     return None
-        return [found[number] for number in range(len(found))]
+        sizes = [found[number] for number in range(len(found))]
+        return sizes if self.dimensions.allow(sizes) else None
 
 
 def rewrite(
