@@ -54,20 +54,23 @@ def _taking(table: Any, ids: Any, rank: int, padding: int) -> Callable[..., Any]
     kind = numba_name(table.dtype)
     if kind is None or ids.dtype.name not in ("int32", "int64") or not is_worth_it(table):
         return None
-    matrix = f"{kind}[:, ::1]"
+    matrix, width = f"{kind}[:, ::1]", prod(table.shape[1:])
     loop = _LOOPS.compiled("take_rows", f"int64({matrix}, {ids.dtype.name}[::1], int64, {matrix})")
 
     def take(table: Any, ids: Any, out: Any = None) -> Any:
         buffer = unshared(np, out, table, ids)
         found = np.empty((*ids.shape[:rank], *table.shape[1:]), table.dtype) if buffer is None else buffer
         elements, numbers, rows = vectors(table, ids, found)
-        width = prod(table.shape[1:])
-        source, rows = elements.reshape(len(table), width), rows.reshape(ids.size, width)
-        wrong: list[int] = []
-        run_together([
-            partial(lambda part: wrong.append(loop(source, numbers[part], padding, rows[part])), slice(*edges))
-            for edges in row_pieces(*rows.shape)
-        ])  # fmt: skip
+        source, rows = elements.reshape(-1, width), rows.reshape(-1, width)
+        parts = row_pieces(numbers.size, width)
+        if len(parts) == 1:
+            wrong = [loop(source, numbers, padding, rows)]
+        else:
+            wrong = []
+            run_together([
+                partial(lambda part: wrong.append(loop(source, numbers[part], padding, rows[part])), slice(*edges))
+                for edges in parts
+            ])  # fmt: skip
         if any(wrong):
             raise TypeError("the shared kernel raises the error")
         return deliver(np, found, out)
@@ -112,11 +115,15 @@ def _adding(table: Any, ids: Any, d_out: Any, padding: int) -> Callable[..., Any
 # Merging
 
 
+_SORT = f"int64({INDICES}, int64, {', '.join([INDICES] * 3)})"
+
+
 def _order(x: SparseRows) -> Any:
     """The places of the rows of `x` in the order of their numbers."""
-    sort = _LOOPS.compiled("sort_rows", f"int64({INDICES}, int64, {', '.join([INDICES] * 3)})")
-    order, other = np.empty((2, len(x.rows)), np.int64)
-    if sort(x.rows, x.height, order, other, np.empty(1 << DIGIT, np.int64)):
+    count = x.rows.size
+    room = np.empty(2 * count + (1 << DIGIT), np.int64)
+    order = room[:count]
+    if _LOOPS.compiled("sort_rows", _SORT)(x.rows, x.height, order, room[count : 2 * count], room[2 * count :]):
         raise TypeError("a row number is out of range")
     return order
 
@@ -229,7 +236,7 @@ def _lazy_update(type: str, arrays: Sequence[Any], attrs: Mapping[str, Any]) -> 
     types = [INDICES, matrix, INDICES, vector, *[matrix] * len(states), *[vector] * len(singles)]
     loop = _loops(rule, element).compiled(type, f"void({', '.join(types + [kind] * len(numbers))})")
     replaced, count = [at[name] for name in rule.outputs], len(states)
-    factors, shape = [param.dtype.type(factor) for _, factor in element.powers], (param.shape[0], prod(param.shape[1:]))
+    factors, width = [param.dtype.type(factor) for _, factor in element.powers], prod(param.shape[1:])
 
     def update(*arrays: Any, out: Any = None) -> Any:
         buffers, given = buffers_for(out, len(replaced)), dict(zip(rule.inputs, arrays, strict=True))
@@ -238,14 +245,14 @@ def _lazy_update(type: str, arrays: Sequence[Any], attrs: Mapping[str, Any]) -> 
             return one_or_all(kept(np, old, buffers))
         value, order = _matrix(grad), _order(grad)
         new = [owned(np, x, y) for x, y in zip(old[:count], buffers, strict=False)]
-        whole = [x.reshape(shape) for x in vectors(*new)]
+        whole = [x if x.ndim == 2 and x.flags.c_contiguous else vectors(x)[0].reshape(-1, width) for x in new]
         powers = [x * y for x, y in zip(old[count:], factors, strict=True)]
         if type == "adam":  # as fluid's, see `minigraph.kernels.sparse_updates`
             given.update(zip(rule.outputs[count:], powers, strict=True))
         ones = [given[name] for name in element.singles]
         run_together([
-            partial(loop, grad.rows, value, order[start:end], np.empty(shape[1], value.dtype), *whole, *ones, *numbers)
-            for start, end in _apart(grad.rows, order, shape[1])
+            partial(loop, grad.rows, value, order[start:end], np.empty(width, value.dtype), *whole, *ones, *numbers)
+            for start, end in _apart(grad.rows, order, width)
         ])  # fmt: skip
         return one_or_all([*new, *[deliver(np, x, y) for x, y in zip(powers, buffers[count:], strict=True)]])
 
