@@ -296,8 +296,10 @@ def _quicker_sum(xp, full, shape, aligned, copies) -> Callable[..., Any] | None:
     """A function that sums an array like `full` to `shape`, aligned with it as `aligned`, into a buffer or None.
 
     With nothing to sum and no buffer, the function returns a copy or, without `copies`, its argument. None if only
-    `add_over` rounds rightly.
+    `add_over` rounds rightly, or if `full` has too few dimensions, which the kernel reports.
     """
+    if len(full.shape) < len(aligned):
+        return None
     _, axes = _broadcast_axes(full.shape, aligned)
     last = last_of(full.shape, axes) if axes and full.dtype.kind == "f" else ()
     if axes and (xp is not np or full.dtype == np.float16 or 0 < len(last) < len(axes)):
