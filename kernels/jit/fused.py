@@ -48,6 +48,7 @@ _LONG_EFFORT = 32
 """Elements that are read in the time of one of the functions in `_LONG`."""
 
 
+@lru_cache(1024)
 def _effort(source: str) -> int:
     """Elements that are read in the time of one pass through a loop: its assignments, some of them long."""
     return source.count(" = ") + _LONG_EFFORT * len(_LONG.findall(source))
@@ -70,7 +71,7 @@ def _group(xs: Sequence[Any], steps: Sequence[str], least: int) -> Callable[...,
     if kind is None or len(layout.flat) > _MOST_DIMENSIONS or not is_worth_it:
         return None
     nest = _Nest(layout, steps)
-    loop = compiled(_FUNCTIONS[kind].import_line + nest.source, "fused", nest.signature(kind))
+    loop = compiled(_with_functions(nest.source, kind), "fused", nest.signature(kind))
     length, row = layout.flat[0], prod(layout.flat[1:])
     least = least_of(layout.dtype.itemsize * _effort(nest.source))
     is_there = [f"y{i}" in nest.results for i in range(RESULTS)]
@@ -89,6 +90,11 @@ def _group(xs: Sequence[Any], steps: Sequence[str], least: int) -> Callable[...,
 
     careful = or_kernel(run, "fused_elementwise", {"steps": steps})
     return careful if length * row >= 2 * least else nest.quick(loop, [x.shape for x in xs], careful)
+
+
+@lru_cache(1024)
+def _with_functions(source: str, kind: str) -> str:
+    return _FUNCTIONS[kind].import_line + source
 
 
 def _offer_one(type: str) -> Callable[..., Any]:

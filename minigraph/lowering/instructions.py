@@ -94,9 +94,8 @@ class Instructions:
         wait; else none.
     given : mapping
         Numbers of the buffers that values lie in, or are written to.
-    alike : list of (_Key, list of int)
-        Numbers of rows that call one function at every size, with what the function depends on; empty until a plan for
-        other sizes is made.
+    alike : list of _Alike
+        Rows that call one function at every size; empty until a plan for other sizes is made.
     """
 
     steps: Steps
@@ -109,7 +108,7 @@ class Instructions:
     new_state: Sequence[int]
     short_state: Sequence[int]
     given: Mapping[Value | FlatView, int]
-    alike: list[tuple[_Key, list[int]]] = field(default_factory=list)
+    alike: list[_Alike] = field(default_factory=list)
 
     @cached_property
     def first_in_place(self) -> Instruction | None:
@@ -283,16 +282,18 @@ class _Assembler:
     def _functions_like(self, like: Instructions, resized: Resized) -> list[Function | None]:
         """The function of each step, found once for all that are alike."""
         if not like.alike:
-            like.alike[:] = [(self._key(like.rows[each[0]].step), each) for each in _alike(like.rows, resized)]
+            groups = [(like.rows[numbers[0]].step, numbers) for numbers in _alike(like.rows, resized)]
+            # At once, because another thread may make a plan for other sizes at the same time.
+            like.alike[:] = [_Alike(self._key(step), keywords_of(step.op, step.kernel), each) for step, each in groups]
         steps, functions = self.steps.steps, [row.function for row in like.rows]
-        for key, numbers in like.alike:
-            step, known = steps[numbers[0]], functions[numbers[0]]
-            if step is like.rows[numbers[0]].step:  # steps whose types become equal to these get the function, too
+        for each in like.alike:
+            step, known = steps[each.numbers[0]], functions[each.numbers[0]]
+            if step is like.rows[each.numbers[0]].step:  # steps whose types become equal to these get the function, too
                 assert known is not None
-                self._functions[key] = known
+                self._functions[each.key] = known
             else:
-                found = self._function(step, key)
-                for number in numbers:
+                found = self._function(step, each)
+                for number in each.numbers:
                     functions[number] = found
         for number, step in enumerate(steps if self.outputs.functions else ()):
             if step in self.outputs.functions:
@@ -415,21 +416,21 @@ class _Assembler:
 
     # Functions
 
-    def _function(self, step: Step, like: _Key | None = None) -> Function:
+    def _function(self, step: Step, like: _Alike | None = None) -> Function:
         """Choose the kernel, or a faster function for these shapes; like steps share it.
 
-        `like` is the key of the same step with other sizes.
+        `like` are rows that the step is one of, in a plan for other sizes.
         """
         if step.call is not None:  # `while` is a keyword, so the name has a prefix
             return Function(self.run_body(step), f"run_{step.op.type}", True, {})
         own = self.outputs.functions.get(step)
         if own is not None:
             return Function(own, f"own_{step.op.type}", False, {}, OWN)
-        key = self._key(step, like)
+        key = self._key(step, None if like is None else like.key)
         found = self._functions.get(key)
         if found is None:
             op, kernel = step.op, step.kernel
-            keywords = keywords_of(op, kernel)
+            keywords = keywords_of(op, kernel) if like is None else like.keywords
             if key.is_on_numbers:
                 found = Function(on_numbers(kernel.function), op.type, True, keywords)
             else:
@@ -498,6 +499,17 @@ class _Key(NamedTuple):
     attrs: str
     in_place: bool
     types: Any
+
+
+class _Alike(NamedTuple):
+    """Rows that call one function at every size."""
+
+    key: _Key
+    """Of the first row, at the sizes of the first plan."""
+    keywords: dict[str, Any]
+    """Keywords of the kernel's call."""
+    numbers: list[int]
+    """Numbers of the rows."""
 
 
 def _alike(rows: Sequence[Instruction], resized: Resized) -> list[list[int]]:

@@ -90,7 +90,8 @@ class Step:
         ]
         twin.outputs = [[value and get(value, value) for value in slot] for slot in outputs]
         twin.reads = twin.inputs if self.reads is inputs else [get(value, value) for value in self.reads]  # type: ignore[assignment]  # is a list of values
-        twin.writes = [get(value, value) for value in self.writes]
+        is_first = bool(outputs) and self.writes is outputs[0]
+        twin.writes = twin.outputs[0] if is_first else [get(value, value) for value in self.writes]  # type: ignore[assignment]
         return twin
 
 
