@@ -101,6 +101,8 @@ class Compiled:
         """New pages of a run without room on the stack, if there is room now."""
         self._usual_faults = 0
         """New pages of a run with room."""
+        self._took_many = False
+        """Whether the last look found many new pages."""
         self.is_native = jit and place.kind == "cpu" and not timed and IS_KNOWN
 
     def hand_out(self, fetched: Sequence[Any], new_state: Mapping[str, Any]) -> None:
@@ -124,16 +126,20 @@ class Compiled:
         return self.instructions.run(self._place, feeds, state, rng, buffers, saved, self.ticks)
 
     def _run_and_look(self, *arguments: Any) -> Any:
-        """Run; give the function room on the stack if it took new pages, and take that away if it does not help."""
+        """Run; give the function room on the stack if it took new pages twice, and take that away if it does not help.
+
+        Once, it may be the memory of a table that is used for the first time.
+        """
         before = page_faults()
         fetched = self.function(*arguments)
         found = page_faults() - before
         if self._faults is None:
-            if found >= MANY_FAULTS + 2 * self._usual_faults:
+            took_many, self._took_many = self._took_many, found >= MANY_FAULTS + 2 * self._usual_faults
+            if took_many and self._took_many:
                 self._faults = found
                 self.__dict__["function"] = with_room(self._written.function)
         elif found > self._faults // 2:  # of arrays that each run allocates
-            self._usual_faults, self._faults = max(found, self._usual_faults), None
+            self._usual_faults, self._faults, self._took_many = max(found, self._usual_faults), None, False
             self.__dict__["function"] = self._written.function
         return fetched
 

@@ -73,8 +73,11 @@ def test_a_plan_gets_room_where_that_saves_new_pages(monkeypatch):
 
     few, many = codegen.MANY_FAULTS - 1, 100
     assert not look(few, few)
+    assert not look(many, few)  # of memory that is used for the first time
+    assert not look(many)
     assert look(many)
     assert look(few, few)  # it helps
     assert not look(many)  # it does not
     assert not look(many, 2 * many)  # as many as usual
+    assert not look(3 * many)
     assert look(3 * many)
