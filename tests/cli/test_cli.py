@@ -208,7 +208,7 @@ def test_training_prints_the_same_for_the_same_seed(capsys):
 @pytest.mark.slow
 @pytest.mark.parametrize("path", ["json", "csv", "plot.png", "html"])
 def test_training_writes_each_kind_of_file(tmp_path, path):
-    pytest.importorskip("matplotlib")
+    pytest.importorskip("matplotlib", reason="needs the extra [plot]")
     file = tmp_path / f"out.{path}"
     assert main([*TRAIN, "--quiet", f"--{path.partition('.')[0]}", str(file)]) == 0
     assert file.stat().st_size > 1000
@@ -386,7 +386,7 @@ def test_csv_of_training_has_a_row_for_each_run_parameter_and_step(tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "start"), [("out.png", PNG), ("out.PDF", b"%PDF"), ("out.svg", b"<?xml")])
 def test_the_plot_has_the_format_of_its_suffix(tmp_path, name, start):
-    pytest.importorskip("matplotlib")
+    pytest.importorskip("matplotlib", reason="needs the extra [plot]")
     file = tmp_path / name
     assert main([*SHORT, "--quiet", "--plot", str(file)]) == 0
     assert file.read_bytes().startswith(start)

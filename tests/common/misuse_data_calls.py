@@ -112,7 +112,7 @@ def files_of_programs(fluid):
 
 @calls
 def safetensors_files(fluid):
-    pytest.importorskip("safetensors")
+    pytest.importorskip("safetensors", reason="needs the extra [safetensors]")
     fluid.io.save_safetensors({"w": np.ones(2, "float32")}, "state.safetensors", {"made": "now"})
     fluid.io.load_safetensors("state.safetensors")
 

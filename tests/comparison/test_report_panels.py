@@ -7,7 +7,7 @@ from report_samples import gradient_report, training_report
 import minigraph as fluid
 from minigraph.comparison.panels import BEFORE, Curve, Panel, gradient_panels, training_panels
 
-plots = pytest.importorskip("minigraph.comparison.plots")
+plots = pytest.importorskip("minigraph.comparison.plots", reason="needs the extra [plot]")
 STEPS = np.linspace(1, 2, 9)
 
 

@@ -5,6 +5,7 @@ import threading
 
 import numpy as np
 import pytest
+from jit_support import needs_numba
 
 import minigraph as fluid
 from minigraph import layers
@@ -189,9 +190,8 @@ def training():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("jit", [False, True])
+@pytest.mark.parametrize("jit", [False, pytest.param(True, marks=needs_numba)])
 def test_a_checked_run_gives_the_same_bits(jit):
-    pytest.importorskip("numba") if jit else None
     fluid.default_startup_program().random_seed = 3
     fetch = training()
     x = np.random.default_rng(0).standard_normal((1000, 2), np.float32)

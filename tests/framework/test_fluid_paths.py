@@ -523,7 +523,7 @@ def test_curves_grow_and_are_drawn(tmp_path, monkeypatch):
     costs.plot(tmp_path / "no.png")
     assert not (tmp_path / "no.png").exists()
     monkeypatch.delenv("DISABLE_PLOT")
-    pytest.importorskip("matplotlib")
+    pytest.importorskip("matplotlib", reason="needs the extra [plot]")
     costs.plot(tmp_path / "costs.png")
     assert (tmp_path / "costs.png").read_bytes().startswith(b"\x89PNG")
     costs.reset()

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from jit_support import needs_numba
 from lengths import check_gradient, run_both, tensor
 
 import minigraph as fluid
@@ -285,8 +286,8 @@ def test_programs_that_make_no_sense_are_refused():
 @pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("use_peepholes", [False, True])
+@needs_numba
 def test_compiled_steps_agree_with_the_shared_kernels(dtype, use_peepholes):
-    pytest.importorskip("numba")
     x = data("x", tensor([3, 1, 4, 0], 64, dtype="float64"))
     x = layers.cast(x, dtype)
     hidden, _ = layers.dynamic_lstm(x, 64, use_peepholes=use_peepholes, dtype=dtype)
@@ -306,8 +307,8 @@ def test_compiled_steps_agree_with_the_shared_kernels(dtype, use_peepholes):
 
 @pytest.mark.parametrize("kind", ["sum", "average", "sqrt", "max"])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
+@needs_numba
 def test_compiled_pools_agree_with_the_shared_kernel(kind, dtype):
-    pytest.importorskip("numba")
     given = tensor([5, 0, 3, 9, 1], 4, 5, dtype=dtype)
     rows = np.array(given)
     rows[2, 1, 3] = rows[4, 1, 3] = np.nan
@@ -324,8 +325,8 @@ def test_compiled_pools_agree_with_the_shared_kernel(kind, dtype):
 
 @pytest.mark.slow  # the loops are long to compile
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
+@needs_numba
 def test_compiled_losses_agree_with_the_shared_kernels(dtype):
-    pytest.importorskip("numba")
     lengths = [5, 3, 9, 0]
     x = layers.cast(data("x", tensor(lengths, 20, dtype="float64")), dtype)
     tags, labels = fluid.data("tags", [None, 1], "int64", 1), fluid.data("labels", [None, 1], "int32", 1)

@@ -110,7 +110,7 @@ def test_identifiers_of_older_versions_of_cupy_are_numbers(gpus, monkeypatch):
 
 def test_the_library_takes_the_identifier():
     """NCCL is there, and finds no GPU."""
-    cupy = pytest.importorskip("cupy")
+    cupy = pytest.importorskip("cupy", reason="needs CuPy")
     if not has_nccl() or get_cuda_device_count():
         pytest.skip("needs NCCL and no GPU")
     with pytest.raises(CommunicationError, match="NCCL cannot connect the GPUs of 1 ranks: NCCL_ERROR"):

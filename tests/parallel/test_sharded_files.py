@@ -77,7 +77,7 @@ def files_of(folder):
 @pytest.mark.parametrize("way", WAYS)
 def test_files_are_those_of_one_rank_and_go_on_on_any_number(way, tmp_path):
     if way == "safetensors":
-        pytest.importorskip("safetensors")
+        pytest.importorskip("safetensors", reason="needs the extra [safetensors]")
     save, load = WAYS[way]
     whole, parts = str(tmp_path / "whole"), str(tmp_path / "parts")
     train(0, 1, range(3), sharded=False, save=partial(save, folder=whole))

@@ -131,7 +131,7 @@ def test_an_error_of_the_system_names_the_file_the_line_and_what_to_do(
 
 
 def test_a_disk_that_gets_full_while_a_file_is_written_is_an_error_of_minigraph(tmp_path):
-    resource = pytest.importorskip("resource")
+    resource = pytest.importorskip("resource", reason="Windows has no limits of files")
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     files.write_files({tmp_path / "saved": [b"old"]})
     resource.setrlimit(resource.RLIMIT_FSIZE, (1000, before[1]))
