@@ -227,3 +227,16 @@ def test_processes_with_a_gpu_each_exchange_by_nccl(cuda_place):
     ended = subprocess.run(command, capture_output=True, text=True, env=environment, check=False, timeout=300)
     assert ended.returncode == 0, ended.stderr
     assert sorted(ended.stdout.splitlines()) == ["[0] NcclRank", "[1] NcclRank"]
+
+
+def test_the_parameters_of_the_stand_in_are_those_of_cupy():
+    """CuPy and the wheel of NCCL are loaded without a device, too; test_cupy_names.py has the names."""
+    pytest.importorskip("cupy", reason="CuPy, of the extras cuda12 and cuda13, is not installed")
+    if not has_nccl():
+        pytest.skip("needs NCCL")
+    from cupy.cuda import nccl
+
+    for name in ("allGather", "allReduce", "send", "recv"):
+        theirs = getattr(nccl.NcclCommunicator, name).__doc__.splitlines()[0]  # Cython writes the parameters there
+        ours = getattr(host_nccl.NcclCommunicator, name).__code__.co_argcount
+        assert theirs.count(",") + 1 == ours, theirs
