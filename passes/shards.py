@@ -126,8 +126,10 @@ class _Sharding:
             kept = [name for name in op.output_arg_names if name not in unchanged and self.block.var(name).persistable]
             if kept:
                 raise _refused(op, f"it updates {kept[0]}, which is the same for all samples")
-            if SUB_BLOCK in op.attrs or op.definition.has_effect:
-                raise _refused(op, "it has a block or an effect of its own")
+            if SUB_BLOCK in op.attrs:
+                raise _refused(op, "it runs a block", _HINTS.get(op.type.removesuffix("_grad"), _HINT))
+            if op.definition.has_effect:
+                raise _refused(op, "it does more than compute")
             if op.type != "dropout" and is_random(op.type):
                 raise _refused(op, "it draws random numbers")
         ops = list(self.block.ops)
@@ -246,8 +248,14 @@ class _Sharding:
         return out
 
 
-def _refused(op: Operator, why: str) -> ProgramError:
-    return ProgramError(
-        f"ShardBatch cannot divide {op.type}: {why}",
-        site=op.site, details=[str(op)], hint="Leave it out, or train without shards.",
-    )  # fmt: skip
+_HINT = "Leave it out, or train without shards."
+_HINTS = {
+    "recurrent": "Declare the number of steps, as in data of [None, steps, ...]: the network is then written out.",
+    "while": "Write the steps out by a loop of Python, or by a StaticRNN over a known number of steps.",
+    "conditional_block": "Compute both results, and choose by where or by a product with the condition.",
+}
+"""Hints for operators that run a block."""
+
+
+def _refused(op: Operator, why: str, hint: str = _HINT) -> ProgramError:
+    return ProgramError(f"ShardBatch cannot divide {op.type}: {why}", site=op.site, details=[str(op)], hint=hint)

@@ -185,12 +185,17 @@ def test_what_depends_on_other_samples_is_refused():
         return layers.elementwise_add(x, layers.uniform_random_batch_size_like(x, [-1, 4]))
 
     def loop(x):
+        start = layers.fill_constant([1], "int64", 0)
+        return layers.while_loop(lambda i, _: i < 3, lambda i, value: [i + 1, layers.tanh(value)], [start, x])[1]
+
+    def branch(x):
         return layers.cond(layers.reduce_sum(x) > 0.0, lambda: x, lambda: -x)
 
     for network, why in [
         (batch_norm, "cannot divide batch_norm: it updates"),
         (noise, "cannot divide uniform_random_batch_size_like: it draws random numbers"),
-        (loop, "cannot divide conditional_block: it has a block"),
+        (branch, r"cannot divide conditional_block: it runs a block[\s\S]*Compute both results"),
+        (loop, r"cannot divide while: it runs a block[\s\S]*Write the steps out"),
     ]:
         main = fluid.Program()
         with fluid.program_guard(main, fluid.Program()):
@@ -207,6 +212,21 @@ def test_what_depends_on_other_samples_is_refused():
         DataParallel(3, shards=8, exact=True)
     with pytest.raises(ProgramError, match="needs exact=True"):
         DataParallel(2, shards=8)
+
+
+def test_a_recurrent_network_of_unknown_length_is_refused_with_the_way_out():
+    def divide(steps):
+        main = fluid.Program()
+        with fluid.program_guard(main, fluid.Program()):
+            outputs, _ = layers.rnn(layers.GRUCell(4), fluid.data("x", [None, steps, 3]))
+            fluid.optimizer.SGD(0.1).minimize(layers.mean(outputs))
+        ShardBatch(2)(main)
+
+    with pytest.raises(
+        ProgramError, match=r"cannot divide recurrent: it runs a block[\s\S]*Declare the number of steps"
+    ):
+        divide(None)
+    divide(5)
 
 
 @pytest.mark.timing
