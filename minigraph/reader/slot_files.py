@@ -193,6 +193,14 @@ def _numbers(texts: list[str], dtype: DType) -> np.ndarray[Any, Any]:
         return np.array(texts, np.uint64).view(np.int64)
 
 
+def _is_zero(text: str) -> bool:
+    """Whether a number of a sparse slot stands for no feature; the bound is fluid's."""
+    try:
+        return abs(float(text)) < 1e-6
+    except ValueError:  # `_fed` says what does not fit
+        return False
+
+
 @public
 class QueueDataset(SlotFiles):
     """A data set that reads its files anew in each epoch."""
@@ -289,8 +297,14 @@ class InMemoryDataset(SlotFiles):
         return 0
 
     def load_into_memory(self) -> None:
-        """Read all samples."""
-        self._memory = list(self._read())
+        """Read all samples; zeros of sequences are left out but for one where there is nothing else, as in fluid."""
+        self._memory = [
+            [
+                ([text for text in values if not _is_zero(text)] or ["0"]) if var.lod_level else values
+                for var, values in zip(self.variables, sample, strict=True)
+            ]
+            for sample in self._read()
+        ]
 
     def preload_into_memory(self, thread_num: int | None = None) -> None:
         """Read all samples; as `load_into_memory`."""

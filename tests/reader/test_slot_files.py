@@ -151,6 +151,27 @@ def test_sequences_keep_their_lengths(program, tmp_path, capsys):
     assert np.asarray(feed["words"]).ravel().tolist() == [1, 2, 3, 4]
 
 
+def test_zeros_of_sequences_stay_out_of_memory(tmp_path):
+    text = "3 1 0 2 2 0.5 0.0 1 0 2 0 0.0\n1 0 1 0 1 3 2 0.0000001 4\n2 0 7 1 0 1 1 2 1 0\n"
+    with fluid.program_guard(fluid.Program(), fluid.Program()):
+        sparse = fluid.data("i", [None, 1], "int64", lod_level=1), fluid.data("f", [None, 1], lod_level=1)
+        variables = [*sparse, fluid.data("d", [None, 1], "int64"), fluid.data("e", [None, 2])]
+    found = {}
+    for kind in ("InMemoryDataset", "QueueDataset"):
+        dataset = dataset_of(kind, variables, tmp_path, [text], 3)
+        if kind == "InMemoryDataset":
+            dataset.load_into_memory()
+        (found[kind],) = dataset.batches()
+    in_memory, queued = (
+        [np.asarray(feed[name]).ravel().tolist() for name in "if"]
+        for feed in (found["InMemoryDataset"], found["QueueDataset"])
+    )
+    assert in_memory == [[1, 2, 0, 7], [0.5, 0, 0]]  # printed by 1.8.5
+    assert queued == [[1, 0, 2, 0, 0, 7], [0.5, 0, 0, 0]]
+    assert found["InMemoryDataset"]["i"].recursive_sequence_lengths() == [[2, 1, 1]]
+    assert found["InMemoryDataset"]["d"].tolist() == [[0], [3], [1]]
+
+
 @pytest.mark.parametrize(("drop_last", "expected"), [(True, [2]), (False, [2, 1])])
 def test_a_loader_gives_the_batches_of_a_data_set(program, tmp_path, drop_last, expected):
     dataset = dataset_of("QueueDataset", program, tmp_path, ["2 1 2 1 0\n2 3 4 1 1\n", "2 5 6 1 0\n"])
