@@ -172,6 +172,15 @@ def test_layers_for_tests_are_for_tests_in_the_imperative_mode_too():
         np.testing.assert_allclose(drop(fluid.dygraph.to_variable(x)).numpy(), x * 0.5, rtol=1e-6)
 
 
+def test_a_transposed_convolution_of_volumes_adds_its_bias():
+    """The original leaves it out unless `bias_attr` is given."""
+    with fluid.dygraph.guard():
+        layer = fluid.dygraph.Conv3DTranspose(1, 2, 1)
+        layer.bias.set_value(np.array([1, 2], "float32"))
+        found = layer(fluid.dygraph.to_variable(np.zeros((1, 1, 1, 1, 1), "float32")))
+    assert found.numpy().ravel().tolist() == [1, 2]
+
+
 def test_normalization_for_tests_has_a_gradient():
     """The original refuses it when run."""
     with fluid.program_guard(fluid.Program(), fluid.Program()), fluid.scope_guard(fluid.Scope()):
