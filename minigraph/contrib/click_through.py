@@ -3,20 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
-from minigraph.errors import WrongTypeError
+from minigraph.errors import NotFoundError, WrongTypeError
 from minigraph.ir import Variable
 from minigraph.ir.default_programs import default_main_program
 from minigraph.layer_helper import LayerHelper, check_floating, check_variable, create_state, emit, layer
 from minigraph.layers.activation import relu, sigmoid, tanh
 from minigraph.layers.elementwise import elementwise_add, elementwise_mul, elementwise_sub
 from minigraph.layers.elementwise import scale as scaled
+from minigraph.layers.nn import embedding
 from minigraph.layers.reduce import reduce_sum
+from minigraph.layers.sequence_pool import sequence_pool
 from minigraph.unique_name import generate
 
-__all__ = ["ctr_metric_bundle", "fused_elemwise_activation", "partial_concat", "partial_sum", "shuffle_batch"]
+__all__ = [
+    "ctr_metric_bundle",
+    "fused_elemwise_activation",
+    "fused_embedding_seq_pool",
+    "partial_concat",
+    "partial_sum",
+    "shuffle_batch",
+]
 
 
 @layer
@@ -106,6 +116,44 @@ def fused_elemwise_activation(
 
 
 @layer
+def fused_embedding_seq_pool(
+    input: Variable,
+    size: Sequence[int],
+    is_sparse: bool = False,
+    padding_idx: int | None = None,
+    combiner: str = "sum",
+    param_attr: Any = None,
+    dtype: Any = "float32",
+) -> Variable:
+    """The sum of the learned rows of each sequence of ids, float32[sequences, size[1]].
+
+    It is `layers.embedding`, which describes the parameters, and `layers.sequence_pool`.
+
+    Parameters
+    ----------
+    input : Variable, int64[rows, 1], of sequences
+    combiner : {'sum'}
+
+    Examples
+    --------
+    >>> import minigraph as fluid, numpy as np
+    >>> with fluid.program_guard(fluid.Program(), fluid.Program()):
+    ...     ids = fluid.data("ids", [None, 1], "int64", lod_level=1)
+    ...     sums = fused_embedding_seq_pool(ids, [5, 2], param_attr=fluid.initializer.Constant(1.0))
+    ...     executor = fluid.Executor()
+    ...     _ = executor.run(fluid.default_startup_program())
+    ...     rows = fluid.create_lod_tensor(np.array([[3], [0], [4]]), [[2, 1]], None)
+    ...     executor.run(feed={"ids": rows}, fetch_list=[sums])
+    [array([[2., 2.],
+           [1., 1.]], dtype=float32)]
+    """
+    if combiner != "sum":
+        raise NotFoundError(f"fused_embedding_seq_pool: there is no combiner {combiner!r:.40}", hint="Use 'sum'.")
+    rows = embedding(input, size, is_sparse, padding_idx=padding_idx, param_attr=param_attr, dtype=dtype)
+    return sequence_pool(rows, combiner)
+
+
+@layer
 def ctr_metric_bundle(input: Variable, label: Variable) -> tuple[Variable, ...]:
     """Sums over all batches so far, of which measures of a predictor of clicks are made.
 
@@ -127,8 +175,10 @@ def ctr_metric_bundle(input: Variable, label: Variable) -> tuple[Variable, ...]:
         emit("squared_l2_norm", X=error), emit("l1_norm", X=error), reduce_sum(p), reduce_sum(sigmoid(p)),
         reduce_sum(y), reduce_sum(ones),
     ]  # fmt: skip
+    # Fluid names the sums, absolute errors first, and nine temporaries by one counter; files have these names.
+    names = [generate("_generated_var") for _ in range(len(parts) + 9)]
     totals = []
-    for part in parts:
-        total = create_state(generate("ctr_metric_bundle"), [1], "float32", stop_gradient=True)
+    for part, name in zip(parts, (names[1], names[0], *names[2:]), strict=False):
+        total = create_state(name, [1], "float32", stop_gradient=True)
         totals.append(emit("elementwise_add", into=total, X=part, Y=total))
     return tuple(totals)

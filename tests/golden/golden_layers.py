@@ -23,6 +23,7 @@ WRITTEN_OTHERWISE = {
     "hsigmoid": "the original names the weight as an output, which it does not write",
     "data_norm": "the original names the counts as outputs, which it does not write",
     "fused_elemwise_activation": "the original has one operator, which executors make of two here",
+    "fused_embedding_seq_pool": "the original has one operator for the look-up and the sum",
     "ctr_metric_bundle": "the original writes to variables that keep their names",
 }
 """Beginnings of the names of cases whose operators name other variables here, each with the reason."""

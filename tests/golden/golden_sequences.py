@@ -11,7 +11,7 @@ from pathlib import Path
 
 import golden_arrays
 import numpy as np
-from golden_layers import Draw, line_of
+from golden_layers import Draw, contrib, line_of
 
 FOLDER = Path(__file__).parent / "sequences"
 CASES = {}
@@ -657,6 +657,14 @@ case(
     x="f 3 @ 3,1,2",
     y="f 2 @ 3,1,2",
 )
+for _what, _options in [("dense", {}), ("padded", {"padding_idx": -3}), ("sparse", {"is_sparse": True})]:
+    for _kind, _lengths in some("mixed single"):
+        case(
+            f"fused_embedding_seq_pool_{_what}_{_kind}",
+            lambda L, ids, _o=_options: contrib(L).fused_embedding_seq_pool(ids, [10, 3], **_o),
+            gradients=_what != "sparse",
+            ids=f"i0:10 1 @ {_lengths}",
+        )
 
 
 if __name__ == "__main__":

@@ -128,3 +128,12 @@ def test_parts_that_make_no_sense_are_refused():
         fused_elemwise_activation(x, x, ["elementwise_sub", "relu"])
     with pytest.raises(WrongTypeError, match="seed must be an integer or a Variable"):
         shuffle_batch(x, "a")
+
+
+def test_the_sums_of_a_bundle_have_the_names_of_the_original():
+    """Recorded from 1.8.5, which names the next variable without a name ``_generated_var_15``."""
+    with fluid.program_guard(fluid.Program(), fluid.Program()), fluid.unique_name.guard():
+        p, y = (fluid.data(name, [None, 1]) for name in "py")
+        sums = fluid.contrib.layers.ctr_metric_bundle(p, y)
+        assert [each.name for each in sums] == [f"_generated_var_{i}" for i in (1, 0, 2, 3, 4, 5)]
+        assert fluid.unique_name.generate("_generated_var") == "_generated_var_15"
