@@ -1037,16 +1037,18 @@ def graph_attention(fluid):
     return {"losses": losses, "predictions": predictions}
 
 
-if __name__ == "__main__":
+def record(names):
+    """Run scripts with Paddle, and write what they give beside what is recorded of others."""
     import paddle.fluid
 
-    recorded, operators = {}, {}
-    wanted = sys.argv[1:] or SCRIPTS
-    if len(sys.argv) > 1:
-        operators = json.loads((FOLDER / "operators.json").read_text())
-        recorded = dict(np.load(str(FOLDER / "arrays.npz")))
-    for name in wanted:
+    operators = json.loads((FOLDER / "operators.json").read_text())
+    recorded = dict(np.load(str(FOLDER / "arrays.npz")))
+    for name in names:
         arrays, operators[name] = run(paddle.fluid, name)
         print(name, {key: value.ravel()[-1] for key, value in arrays.items()})
         recorded.update({name + "/" + key: value for key, value in arrays.items()})
     golden_arrays.write(FOLDER, recorded, operators)
+
+
+if __name__ == "__main__":
+    record(sys.argv[1:] or SCRIPTS)

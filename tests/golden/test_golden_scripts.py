@@ -5,7 +5,8 @@ import json
 import golden_arrays
 import numpy as np
 import pytest
-from golden_scripts import FOLDER, SCRIPTS, run
+from golden_program_scripts import SCRIPTS
+from golden_scripts import FOLDER, run
 
 import minigraph as fluid
 
