@@ -23,7 +23,7 @@ from minigraph.ir.default_programs import default_main_program, is_imperative
 from minigraph.support.context import holding
 from minigraph.support.interrupts import deferred
 from minigraph.support.public import public_but
-from minigraph.types import as_dtype
+from minigraph.types import VarKind, as_dtype
 from minigraph.unique_name import generate
 
 _OUTERMOST: ContextVar[bool] = ContextVar("outermost", default=True)
@@ -161,11 +161,17 @@ class Layer:
         with nullcontext() if writes_program() else imperative():
             return self._helper.required(attr, shape, self._dtype, **options)
 
-    def create_variable(self, name: str | None = None, persistable: bool | None = None, dtype: Any = None) -> Variable:
-        """A tensor without a value yet, for an operator to write to."""
+    def create_variable(
+        self,
+        name: str | None = None,
+        persistable: bool | None = None,
+        dtype: Any = None,
+        type: Any = VarKind.LOD_TENSOR,
+    ) -> Variable:
+        """A tensor without a value yet, for an operator to write to; `type` says whether it is an array of tensors."""
         full = f"{self._full_name}.{name}" if name else generate(f"{self._full_name}._generated_var")
         block = default_main_program().current_block() if writes_program() else eager_block()
-        return block.create_var(name=full, persistable=bool(persistable), dtype=dtype or self._dtype)
+        return block.create_var(name=full, persistable=bool(persistable), dtype=dtype or self._dtype, type=type)
 
     def add_parameter(self, name: str, parameter: Parameter | None) -> Parameter | None:
         """Register a parameter under a name."""

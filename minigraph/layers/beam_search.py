@@ -221,13 +221,13 @@ class BeamSearchDecoder(Decoder):
         merged = reshape(beams_last, [0] * (rank - 2) + [-1])
         return transpose(merged, [rank - 2, *builtins.range(rank - 2)])
 
-    def initialize(self, inits: Any) -> tuple[Any, Any, Variable]:
+    def initialize(self, initial_cell_states: Any) -> tuple[Any, Any, Variable]:
         """The start token for each beam; of the beams only the first has the probability 1, the others 0."""
-        state = flatten(inits)[0]
+        state = flatten(initial_cell_states)[0]
         self.batch_size = constant(shape(check_variable(state, "BeamSearchDecoder: initial states"))[0])
         start = fill_constant([1], "int64", self.start_token)
         self.end_token_tensor = fill_constant([1], "int64", self.end_token)
-        cell_states = map_structure(lambda x: _for_each_beam(x, self.beam_size), inits)
+        cell_states = map_structure(lambda x: _for_each_beam(x, self.beam_size), initial_cell_states)
         inputs = expand(unsqueeze(expand(start, [self.batch_size]), [1]), [1, self.beam_size])
         first = np.array([[0.0] + [-self.kinf] * (self.beam_size - 1)], "float32")
         log_probs = expand(assign(first), [self.batch_size, 1])

@@ -175,9 +175,9 @@ class BasicDecoder(Decoder):
     ) -> None:
         self.cell, self.helper, self.output_fn = cell, helper, output_fn
 
-    def initialize(self, inits: Any) -> tuple[Any, Any, Variable]:
+    def initialize(self, initial_cell_states: Any) -> tuple[Any, Any, Variable]:
         inputs, finished = self.helper.initialize()
-        return inputs, inits, finished
+        return inputs, initial_cell_states, finished
 
     def step(self, time: Variable, inputs: Any, states: Any, **kwargs: Any) -> tuple[Any, Any, Any, Variable]:
         outputs, states = self.cell(inputs, states, **kwargs)

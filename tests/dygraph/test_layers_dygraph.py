@@ -488,3 +488,9 @@ def test_a_property_of_a_users_layer_sets_what_it_says():
     other.weight = one.weight
     assert other._table is one._table
     assert [param.name for param in other.parameters()] == [one._table.name]
+
+
+def test_a_variable_of_a_layer_may_be_an_array():
+    with dygraph.guard():
+        made = dygraph.Layer().create_variable("held", type=fluid.core.VarDesc.VarType.LOD_TENSOR_ARRAY)
+        assert made.type == fluid.core.VarDesc.VarType.LOD_TENSOR_ARRAY
