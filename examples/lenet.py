@@ -3,8 +3,8 @@
 Two convolutions with pooling, then full layers, as in Y. LeCun, L. Bottou, Y. Bengio and P. Haffner, Gradient-based
 learning applied to document recognition, Proceedings of the IEEE 86, 1998. The 1,500 training images are few, so in
 each epoch every one is turned, slanted, stretched and moved by other amounts, as that article does too. Gradients are
-clipped to a global norm of 1, the rate falls along half a cosine. A test image is looked at from nine places half a
-pixel apart, and the answers are averaged; looking once gives 98.0 %.
+clipped to a global norm of 1, the rate falls along half a cosine. A test image is moved to nine places half a pixel
+apart, and the answers are averaged; one place gives 98.0 %.
 """
 
 import sys
@@ -103,7 +103,7 @@ def main(epochs=EPOCHS, images=1500):
     once = look(pictures)
     often = sum(look(pictures, *place) for place in HALF_A_PIXEL)
     known = [float((shares.argmax(axis=1) == labels).mean()) for shares in (once, often)]
-    print(f"Of 297 unseen digits {known[0]:.1%} are known at a glance, {known[1]:.1%} looked at from nine places.")
+    print(f"Of 297 unseen digits {known[0]:.1%} are known from one place, {known[1]:.1%} from nine.")
     return losses, known
 
 
