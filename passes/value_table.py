@@ -322,14 +322,14 @@ class ValueTable:
 
     def _no_such_place(self, op: Operator, slot: str, index: int, names: Sequence[str]) -> RewriteError:
         if op not in self.position:
-            return self._stranger(op)
+            return self._not_in_block(op)
         held = f"holds {', '.join(names)}" if names else "is left out"
         return RewriteError(
             f"{op.type}: there is nothing at place {index} of {slot}, which {held}", site=op.site, details=[str(op)],
             hint="Look at op.inputs and op.outputs first.",
         )  # fmt: skip
 
-    def _stranger(self, op: Operator) -> RewriteError:
+    def _not_in_block(self, op: Operator) -> RewriteError:
         return RewriteError(
             f"{op.type} is no operator of block {self.block.idx}, or was removed from it", site=op.site,
             hint="Give one of block.ops.",

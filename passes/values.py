@@ -221,7 +221,7 @@ class Values(ValueTable):
             raise WrongTypeError(f"an edit takes an Operator, got {op!r:.60}", hint="Give one of block.ops.")
         self._refresh()
         if op not in self.position:
-            raise self._stranger(op)
+            raise self._not_in_block(op)
         self._look_at(op)
 
     def _names_at(self, place: Operator | None, type: str, inputs: Slots) -> dict[str, list[str]]:

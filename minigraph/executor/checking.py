@@ -43,7 +43,7 @@ _MOST_HANDED_OUT = 256
 _HINT = "Let the kernel return new memory or its `out`, or declare the view where it is registered."
 
 
-def spoil(array: Any) -> None:
+def fill_with_pattern(array: Any) -> None:
     """Fill the memory of `array` with the pattern of its element type."""
     kind = array.dtype.str[1:]
     if kind in _PATTERNS and getattr(array.flags, "writeable", True):
@@ -241,7 +241,7 @@ class _Run:
         self.writes: list[tuple[int, int, int]] = []
         """Begin and end of the memory that a step wrote, and the number of the step."""
         for buffer in buffers:
-            spoil(buffer)
+            fill_with_pattern(buffer)
         self.given = [self._hold(value, array, -1) for value, array in zip(plan.steps.feeds, feeds, strict=True)]
         for value, array in zip(plan.state, state, strict=True):
             self.given += [self._hold(part, piece, -1) for part, piece in _parts(value, array)]
@@ -344,14 +344,14 @@ class _Run:
             self.writes.append((piece.begin, piece.end, number))
 
     def _release(self, number: int) -> None:
-        """Forget values that nothing reads later, and spoil their memory."""
+        """Forget values that nothing reads later, and fill their memory with a pattern."""
         for value in self.plan.buffers.liveness.released.get(self.plan.steps.steps[number], ()):
             if value.origin == "step":
                 self.held.pop(value, None)
         gone = [held for root in self.plan.spoiled[number] for held in self.family.pop(root, ())]
         for piece in [piece for held in gone for piece in held.pieces]:
             if not any(piece.overlaps(other) for each in self.held.values() for other in each.pieces):
-                spoil(piece.array)
+                fill_with_pattern(piece.array)
 
     def finish(self) -> None:
         """Check that feeds, state and results have not changed."""

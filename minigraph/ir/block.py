@@ -180,7 +180,7 @@ class Block(BlockVariables):
             else:
                 infer_outputs(op, self)
         except MinigraphError as error:
-            self._note_strangers(error, inputs or {}, outputs or {})
+            self._name_foreign_variables(error, inputs or {}, outputs or {})
             raise explain(error, op, self) from None
         self._link(before, op)
         return op
@@ -216,17 +216,17 @@ class Block(BlockVariables):
         op._block = self
         op.definition.call(op).settle_types()
 
-    def _note_strangers(self, error: MinigraphError, *slots: Mapping[str, Names]) -> None:
+    def _name_foreign_variables(self, error: MinigraphError, *slots: Mapping[str, Names]) -> None:
         """Say of an error which of the variables given, that are not known here, belong to another program."""
         given = [each for by_slot in slots for names in by_slot.values() for each in each_of(names)]
-        strangers = [
+        foreign = [
             var for var in given
             if isinstance(var, Variable) and var.block.program is not self.program and self.find_var(var.name) is None
         ]  # fmt: skip
-        if strangers and isinstance(error, NotFoundError):
-            var = strangers[0]
+        if foreign and isinstance(error, NotFoundError):
+            var = foreign[0]
             error.message = f"{var.name} belongs to another program than the one that is being built"
-            error.details = tuple(f"{each}, of {each.block.program!r}" for each in strangers)
+            error.details = tuple(f"{each}, of {each.block.program!r}" for each in foreign)
             error.hint = (
                 "Build inside `with fluid.program_guard(main, startup):`, with the program that has the variable."
             )

@@ -84,13 +84,13 @@ def _infer_lod_levels(op: Operator, block: Namespace) -> None:
         return () if var is None or var.shape is None else var.shape[:1]
 
     counts = {slot: len(levels(slot)) for slot in op.definition.input_slots}
-    for slot, word in op.definition.lod.items():
+    for slot, source in op.definition.lod.items():
         for name in op.outputs.get(slot, ()):
             var = block.find_var(name)
             if var is None or var.is_data:
                 continue
-            has_none = word.kind == "rows" and rows(name) != rows(op.inputs[word.slots[0]][0])
-            var.lod_level = 0 if has_none else len(word.levels(levels, (None,) * word.count(counts, op.attrs)))
+            has_none = source.kind == "rows" and rows(name) != rows(op.inputs[source.slots[0]][0])
+            var.lod_level = 0 if has_none else len(source.levels(levels, (None,) * source.count(counts, op.attrs)))
 
 
 def _type_read(op: Operator, block: Namespace, slot: str, name: str) -> TensorType | None:

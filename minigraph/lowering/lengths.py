@@ -118,10 +118,10 @@ class _Carrier:
             given[slot + _MARK] = self._looked_at(op, slot, is_optional=text != slot)
         new = self._new(op, {slot: len(names) for slot, names in inputs.items()})
         for slot, names in op.outputs.items():
-            word = definition.lod.get(slot)
-            levels = () if word is None else tuple(word.levels(lambda slot: inputs.get(slot, ()), new))
-            if levels and word is not None and word.kind == "rows" and not self._keeps_rows(op, word.slots[0], slot):
-                levels = ()
+            levels: Names = ()
+            source = definition.lod.get(slot)
+            if source is not None and (source.kind != "rows" or self._keeps_rows(op, source.slots[0], slot)):
+                levels = tuple(source.levels(lambda slot: inputs.get(slot, ()), new))
             for name in names:
                 if levels:
                     self.levels[name] = levels
@@ -165,11 +165,11 @@ class _Carrier:
 
     def _new(self, op: Operator, counts: Mapping[str, int]) -> Names:
         """Variables for the levels that the kernel makes."""
-        for slot, word in op.definition.lod.items():
-            if word.kind == "new":
+        for slot, source in op.definition.lod.items():
+            if source.kind == "new":
                 names = op.outputs.get(slot, ())
                 shown = next((name for name in names if name != EMPTY), op.type)
-                return tuple(self._level(shown, level) for level in range(word.count(counts, op.attrs)))
+                return tuple(self._level(shown, level) for level in range(source.count(counts, op.attrs)))
         return ()
 
     def _level(self, owner: str, level: int, block: Block | None = None, kind: VarKind | None = None) -> str:

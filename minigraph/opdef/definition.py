@@ -18,7 +18,7 @@ from typing import Any, Protocol
 from minigraph.errors import NotFoundError, OpError, suggest
 from minigraph.opdef.attr_types import CONVERTERS
 from minigraph.opdef.gradient_context import BlockGrad, GradRule
-from minigraph.opdef.lengths import Count, Word, word_of
+from minigraph.opdef.lengths import Count, LengthSource, length_source_of
 from minigraph.support.signatures import parameter_names
 from minigraph.support.sizes import OpenSize
 from minigraph.types import FIXED_TYPES, TensorType
@@ -119,7 +119,7 @@ class OpDef:
     """Output slots whose variables may keep old values, or parts of them, so that the operator reads them, too."""
     unchanged: Callable[[Callable[[str], Any]], Mapping[str, str]] | None = None
     """Output slots that have the values of input slots, by what `Operator.attr` says."""
-    lod: Mapping[str, Word] = field(default_factory=dict)
+    lod: Mapping[str, LengthSource] = field(default_factory=dict)
     """Sources of the lengths of results, by output slot; slots without lengths are left out."""
     lengths: tuple[str, ...] = ()
     """Input slots whose lengths the kernel gets, after the inputs; ``X?`` may have none."""
@@ -151,14 +151,14 @@ class OpDef:
         object.__setattr__(self, "output_slots", {slot.name: slot for slot in self.outputs})
         main = "Out" if "Out" in self.output_slots else next(iter(self.output_slots), "")
         object.__setattr__(self, "main_output", main)
-        makes = any(word.kind == "new" for word in self.lod.values())
+        makes = any(source.kind == "new" for source in self.lod.values())
         object.__setattr__(self, "handles_lengths", makes or bool(self.lengths))
         object.__setattr__(self, "has_hidden_names", bool(self.updates) or SUB_BLOCK in self.attrs or self.has_effect)
 
     def needs_lengths(self, attrs: Mapping[str, Any]) -> bool:
         """Whether the kernel looks at lengths, or makes some, even if no input has any."""
         nothing = dict.fromkeys(self.input_slots, 0)
-        makes = (word.count(nothing, attrs) > 0 for word in self.lod.values() if word.kind == "new")
+        makes = (source.count(nothing, attrs) > 0 for source in self.lod.values() if source.kind == "new")
         return any(not slot.endswith("?") for slot in self.lengths) or any(makes)
 
     def call(self, op: Any) -> SubBlockRule:
@@ -405,7 +405,7 @@ def op(
             updates=tuple(updates.split()),
             unchanged=unchanged,
             has_effect=has_effect,
-            lod=_words(lod, out_slots),
+            lod=_length_sources(lod, out_slots),
             lengths=tuple(lengths.split()),
         )
         define(definition)
@@ -416,10 +416,10 @@ def op(
     return decorate
 
 
-def _words(lod: str | Count | Mapping[str, str | Count], outputs: Sequence[Slot]) -> dict[str, Word]:
+def _length_sources(lod: str | Count | Mapping[str, str | Count], outputs: Sequence[Slot]) -> dict[str, LengthSource]:
     if not isinstance(lod, Mapping):
         lod = {slot.name: lod for slot in outputs if not slot.intermediate}
-    return {slot: word for slot, text in lod.items() if (word := word_of(text)) is not None}
+    return {slot: source for slot, text in lod.items() if (source := length_source_of(text)) is not None}
 
 
 def define(definition: OpDef) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 
 from minigraph.opdef.definition import OpDef, OperatorRule, Slot, definition_of
 from minigraph.opdef.gradient_context import EMPTY, GRAD_SUFFIX, GradContext, GradRule, OpSpec
-from minigraph.opdef.lengths import Word
+from minigraph.opdef.lengths import LengthSource
 from minigraph.types import TensorType
 
 
@@ -142,7 +142,7 @@ class FusedGrad(OperatorRule):
             backend_attrs=forward.backend_attrs,
             doc=f"Gradient of `{forward.type}`.",
             forward=forward.type,
-            lod={name + GRAD_SUFFIX: self._word(name) for name in self._with_lengths()},
+            lod={name + GRAD_SUFFIX: self._length_source(name) for name in self._with_lengths()},
             lengths=tuple(self.lengths.split()) or tuple(s for s in forward.lengths if s.rstrip("?") in self.reads),
         )
 
@@ -150,11 +150,11 @@ class FusedGrad(OperatorRule):
         """The slots whose gradients have lengths."""
         return self.lod.split() if isinstance(self.lod, str) else self.to if self.lod else ()
 
-    def _word(self, slot: str) -> Word:
+    def _length_source(self, slot: str) -> LengthSource:
         """A gradient has the lengths of what it is the gradient of, if that is read, else those of the result."""
         like, result = self.like.get(slot, slot), self.d_outputs[0]
         candidates = (slot, like if isinstance(like, str) else like[0], result)
-        return Word("of", (next((each for each in candidates if each in self.reads), result + GRAD_SUFFIX),))
+        return LengthSource("of", (next((each for each in candidates if each in self.reads), result + GRAD_SUFFIX),))
 
     def _forward_again(self, ctx: GradContext) -> Iterator[OpSpec]:
         """The gradient of the gradient operator of a linear one, with respect to what flows into that."""

@@ -1,4 +1,4 @@
-"""The lengths of sequences that an operator's results have: the word of a definition.
+"""Sources of the lengths of sequences that an operator's results have, as definitions name them in a word.
 
 Lengths come in levels, outermost first (`minigraph.runtime.lod`). Here a level is whatever the caller has for it: the
 name of a variable where a plan is made, nothing where only the number of levels matters.
@@ -17,7 +17,7 @@ Count: TypeAlias = Callable[[Mapping[str, int], Mapping[str, Any]], int]
 
 
 @dataclass(frozen=True, slots=True)
-class Word:
+class LengthSource:
     """Source of the lengths of a result.
 
     Attributes
@@ -43,20 +43,22 @@ class Word:
         return found[:-1] if self.kind == "pooled" else found
 
 
-def word_of(text: str | Count) -> Word | None:
-    """The word that a definition gives; None for no lengths.
+def length_source_of(text: str | Count) -> LengthSource | None:
+    """The source that a definition names; None for no lengths.
 
     Examples
     --------
-    >>> word_of("pooled X").slots, word_of("X Y").kind, word_of("")
+    >>> length_source_of("pooled X").slots, length_source_of("X Y").kind, length_source_of("")
     (('X',), 'of', None)
     """
     if not isinstance(text, str):
-        return Word("new", (), text)
+        return LengthSource("new", (), text)
     words = text.split()
     if not words:
         return None
     if words[0] == "new":
         number = int(words[1]) if words[1:] else 1
-        return Word("new", (), lambda levels, attrs: number)
-    return Word(words[0], tuple(words[1:])) if words[0] in ("pooled", "rows") else Word("of", tuple(words))
+        return LengthSource("new", (), lambda levels, attrs: number)
+    if words[0] in ("pooled", "rows"):
+        return LengthSource(words[0], tuple(words[1:]))
+    return LengthSource("of", tuple(words))

@@ -157,11 +157,11 @@ class Optimizer(OptimizerState):
             elif not is_imperative():
                 self._create_global_learning_rate()  # as in fluid, whose saved files have it
             return []
-        strangers = [param for param, _ in pairs if not isinstance(param, Parameter) and not is_eager(param)]
-        if strangers:
+        others = [param for param, _ in pairs if not isinstance(param, Parameter) and not is_eager(param)]
+        if others:
             raise WrongTypeError(
-                f"an optimizer updates parameters; {strangers[0]} is none",
-                hint=f"Leave {strangers[0].name} out of parameter_list, or create it with layers.create_parameter.",
+                f"an optimizer updates parameters; {others[0]} is none",
+                hint=f"Leave {others[0].name} out of parameter_list, or create it with layers.create_parameter.",
             )
         if is_eager(pairs[0][0]):
             if self._decay is not None:

@@ -109,7 +109,7 @@ class Channel(Generic[T]):
         self._closed = False
         # Re-entrant: the garbage collector may close an abandoned run in the middle of any method here.
         self._changed = threading.Condition(threading.RLock())
-        self._bell = threading.Lock()
+        self._wake = threading.Lock()
         """Locked while consumers wait; each change unlocks it."""
 
     def put(self, item: T | Failure, turn: int | None) -> bool:
@@ -125,7 +125,7 @@ class Channel(Generic[T]):
             self._items.append(item)
             self._turn += 1
             self._changed.notify_all()
-            self._ring()
+            self._wake_consumers()
             return True
 
     def take(self, into: Any) -> None:
@@ -135,18 +135,18 @@ class Channel(Generic[T]):
                 if self._items or self._closed or not self._producers:
                     into.sample = self._items.popleft() if self._items else END
                     self._changed.notify_all()
-                    self._ring()  # for another consumer that waits
+                    self._wake_consumers()  # for another consumer that waits
                     return
-                self._bell.acquire(blocking=False)
+                self._wake.acquire(blocking=False)
             # An interrupt may end this wait; the wait of a condition would first have to take its lock again.
-            self._bell.acquire()
+            self._wake.acquire()
 
     def leave(self) -> None:
         """Count one producer less; consumers are woken."""
         with self._changed:
             self._producers -= 1
             self._changed.notify_all()
-            self._ring()
+            self._wake_consumers()
 
     def close(self) -> None:
         """End the queue: items are dropped, producers and consumers that wait are woken."""
@@ -154,8 +154,8 @@ class Channel(Generic[T]):
             self._closed = True
             self._items.clear()
             self._changed.notify_all()
-            self._ring()
+            self._wake_consumers()
 
-    def _ring(self) -> None:
-        if self._bell.locked():
-            self._bell.release()
+    def _wake_consumers(self) -> None:
+        if self._wake.locked():
+            self._wake.release()

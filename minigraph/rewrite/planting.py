@@ -11,7 +11,7 @@ from minigraph.ir import Block, Variable
 from minigraph.ir.default_programs import default_main_program
 from minigraph.passes.base import Pipeline
 from minigraph.passes.rules import Rule, Rules
-from minigraph.passes.rules.fragments import Hole
+from minigraph.passes.rules.fragments import Placeholder
 from minigraph.passes.rules.pattern import Pattern, PatternOp
 from minigraph.rewrite.random_programs.drawing import Pick
 
@@ -29,8 +29,8 @@ def plants_of(rewrite: Any) -> Iterator[Callable[[Pick], list[Variable]]]:
 
 
 def _plant(rule: Rule, pick: Pick) -> list[Variable]:
-    holes = [hole for hole in rule.pattern.holes if hole.name != "d" or rule.differentiates is None]
-    given = {hole.name: _stand_in(hole, pick) for hole in holes}
+    placeholders = [each for each in rule.pattern.placeholders if each.name != "d" or rule.differentiates is None]
+    given = {each.name: _stand_in(each, pick) for each in placeholders}
     captured: dict[str, Any] = {}
     if rule.differentiates is not None:  # the result has the type that its gradient must have
         given["d"] = _planted(rule.differentiates.pattern, given, captured, pick)[-1:]
@@ -42,27 +42,27 @@ def _planted(
 ) -> list[Variable]:
     """Append the operators; `captured` attributes that an earlier one has keep their values."""
     block = default_main_program().current_block()
-    values = {number: given[hole.name] for number, hole in enumerate(pattern.holes)}
+    values = {number: given[each.name] for number, each in enumerate(pattern.placeholders)}
     for op in pattern.ops:
         _append(op, block, values, captured, pick)
     return [var for op in pattern.ops for slot in op.outputs for number in slot.places for var in values[number]]
 
 
-def _stand_in(hole: Hole, pick: Pick) -> list[Variable]:
-    if hole.optional and pick.choose.random() < 0.3:
+def _stand_in(placeholder: Placeholder, pick: Pick) -> list[Variable]:
+    if placeholder.optional and pick.choose.random() < 0.3:
         return []
-    return [_suiting(hole, pick) for _ in range(pick.choose.randrange(3) if hole.several else 1)]
+    return [_suiting(placeholder, pick) for _ in range(pick.choose.randrange(3) if placeholder.several else 1)]
 
 
-def _suiting(hole: Hole, pick: Pick) -> Variable:
+def _suiting(placeholder: Placeholder, pick: Pick) -> Variable:
     for _ in range(_MOST_PICKS):
         var = pick()
-        wanted, known = hole.type, var.tensor_type
+        wanted, known = placeholder.type, var.tensor_type
         if wanted is None:
             return var
         if known is not None and known.dtype == wanted.dtype and len(known.shape) == len(wanted.shape):
             return var
-    raise ProgramError(f"no value suits {hole.name}")
+    raise ProgramError(f"no value suits {placeholder.name}")
 
 
 def _append(

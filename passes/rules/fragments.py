@@ -26,7 +26,7 @@ V = TypeVar("V", Variable, Any)
 
 
 @dataclass(frozen=True, eq=False)
-class Hole:
+class Placeholder:
     """A placeholder of a pattern: it stands for any value that fits its type.
 
     Attributes
@@ -61,7 +61,7 @@ class Result:
     index: int
 
 
-Operand: TypeAlias = Hole | Result
+Operand: TypeAlias = Placeholder | Result
 
 _STEP = 1 << 20
 """Stand-ins for numbers differ by parts of this, so that float32 holds them exactly."""
@@ -154,7 +154,7 @@ def value(
         Stands for a slot that may be left out; the replacement is given None then.
     """
     known = None if shape is None else dense_type(as_dtype(dtype or "float32"), tuple(shape))
-    return Hole("", known, several, optional)
+    return Placeholder("", known, several, optional)
 
 
 @dataclass(eq=False)
@@ -201,7 +201,7 @@ class Fragment(Block):
         self.captures = list(attrs)
         self.given: set[str] = set()
         """Names of the variables that the fragment is given."""
-        self.holes: list[str] = []
+        self.placeholders: list[str] = []
         """Names of placeholders."""
         self.meaning: dict[str, Operand] = {}
         """Values that the names of variables mean by now."""
@@ -218,9 +218,9 @@ class Fragment(Block):
 
     def placeholder(self, name: str, given: Any) -> Any:
         """Argument of a fragment for a parameter; variables of a program keep their names."""
-        if isinstance(given, Hole):
+        if isinstance(given, Placeholder):
             self.given.add(name)
-            self.holes.append(name)
+            self.placeholders.append(name)
             self.meaning[name] = given
             self.vars[name] = self.variable_type(self, name, given.type)
             return self.vars[name]

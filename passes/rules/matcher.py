@@ -112,7 +112,7 @@ class Match:
         return f"<Match of {self.pattern.name}: {'; '.join(map(str, self.ops))}>"
 
 
-class Glance:
+class MatchBeforeValues:
     """Match of one operator as far as it is known before the values of its block are: attributes, and declared types.
 
     Anything else that a condition asks for is a `LookupError`.
@@ -126,7 +126,7 @@ class Glance:
             names = op.inputs.get(slot.name, ())
             if slot.rest is None and len(names) == len(slot.places):
                 for place, name in zip(slot.places, names, strict=True):
-                    setattr(self, pattern.holes[place].name, block.find_var(name))
+                    setattr(self, pattern.placeholders[place].name, block.find_var(name))
 
     def __getattr__(self, name: str) -> Any:
         raise LookupError(name)
@@ -226,7 +226,7 @@ class Matcher:
 
     def _bind(self, op: PatternOp, candidate: Operator, inputs: Mapping[str, tuple[str, ...]]) -> bool:
         found, read, written = self.found, self.values.read, self.values.written
-        has_types = bool(self.pattern.hole_types)
+        has_types = bool(self.pattern.placeholder_types)
         self.ops[op.number] = candidate
         for slot in op.inputs:
             slot_name, places, rest, _ = slot
@@ -273,7 +273,7 @@ class Matcher:
         known = self.found[place]
         if known is not UNSET:
             return known == value or self._differs(op, slot.name, self.named(known), self.named(value))
-        wanted = self.pattern.hole_types.get(place)
+        wanted = self.pattern.placeholder_types.get(place)
         if wanted is not None:
             for each in (value,) if isinstance(value, Value) else value or ():
                 actual = self.values.type_of(each)

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from minigraph.errors import RuleError
 from minigraph.ir.role import Role
-from minigraph.passes.rules.fragments import Hole, Node, Operand, PatternAttr, Result, site_of, traced
+from minigraph.passes.rules.fragments import Node, Operand, PatternAttr, Placeholder, Result, site_of, traced
 from minigraph.support.signatures import parameter_names
 
 _RESERVED = frozenset(
@@ -85,7 +85,7 @@ class Pattern:
     ----------
     ops : tuple of PatternOp
         In the order of the fragment.
-    holes : tuple of Hole
+    placeholders : tuple of Placeholder
         Placeholders, which are the first values.
     returned : tuple of int
         Numbers of the values that the fragment returns.
@@ -100,8 +100,8 @@ class Pattern:
         self.name = function.__name__
         given = _parameters(function)
         block, results = traced(function, given, f"the pattern of {self.name}")
-        self.holes = tuple(each for each in given.values() if isinstance(each, Hole))
-        self._numbers: dict[Operand, int] = {hole: number for number, hole in enumerate(self.holes)}
+        self.placeholders = tuple(each for each in given.values() if isinstance(each, Placeholder))
+        self._numbers: dict[Operand, int] = {each: number for number, each in enumerate(self.placeholders)}
         captures = {each: name for name, each in given.items() if isinstance(each, PatternAttr)}
         self._require_nodes(block.nodes, captures)
         self._name_others(block.nodes, captures)
@@ -115,9 +115,11 @@ class Pattern:
             raise self._error("returns a placeholder as it is", "Return the result of an operator.")
         self.returned = tuple(self._numbers[each] for each in returned)
         self.size = len(self._numbers)
-        self.numbers = {hole.name: number for number, hole in enumerate(self.holes)}
+        self.numbers = {each.name: number for number, each in enumerate(self.placeholders)}
         """Placeholders by name."""
-        self.hole_types = {number: hole.type for number, hole in enumerate(self.holes) if hole.type is not None}
+        self.placeholder_types = {
+            number: each.type for number, each in enumerate(self.placeholders) if each.type is not None
+        }
         """Types of placeholders, where the pattern wants one."""
         self.captured = {name: (op.number, attr) for op in reversed(self.ops) for attr, name in op.captured}
         """Captured attributes by name: the operator, and what they are called there."""
@@ -159,9 +161,9 @@ class Pattern:
                     "Give the layer the captured attribute itself, and compute with it in the replacement.",
                 )
         read = {each for node in nodes for each in _operands(node)}
-        for hole in self.holes:
-            if hole not in read:
-                raise self._error(f"does not use {hole.name}", "Leave the parameter out.")
+        for placeholder in self.placeholders:
+            if placeholder not in read:
+                raise self._error(f"does not use {placeholder.name}", "Leave the parameter out.")
         for node in nodes:
             made = [each for each in _operands(node) if isinstance(each, str)]
             if made:
@@ -175,10 +177,10 @@ class Pattern:
         for node in nodes:
             for attr, each in node.captured.items():
                 if each not in captures:
-                    taken = {*captures.values(), *(hole.name for hole in self.holes)}
+                    taken = {*captures.values(), *(placeholder.name for placeholder in self.placeholders)}
                     numbered = (f"{attr}_{number}" for number in count(2))
                     captures[each] = next(name for name in chain([attr], numbered) if name not in taken)
-        for name in (*captures.values(), *(hole.name for hole in self.holes)):
+        for name in (*captures.values(), *(placeholder.name for placeholder in self.placeholders)):
             if name in _RESERVED:
                 raise self._error(f"calls something {name}, as matches call something else", "Choose another name.")
 
@@ -186,10 +188,10 @@ class Pattern:
         inputs = []
         for slot, operands in node.inputs.items():
             known = [each for each in operands if not isinstance(each, str)]
-            rest = [i for i, each in enumerate(known) if isinstance(each, Hole) and each.several]
+            rest = [i for i, each in enumerate(known) if isinstance(each, Placeholder) and each.several]
             if len(rest) > 1:
                 raise self._error(f"has two placeholders for several values in {slot} of {node.types[0]}", "Keep one.")
-            is_optional = any(isinstance(each, Hole) and each.optional for each in known)
+            is_optional = any(isinstance(each, Placeholder) and each.optional for each in known)
             numbers = tuple(self._numbers[each] for each in known)
             inputs.append(PatternSlot(slot, numbers, rest[0] if rest else None, is_optional))
         outputs = [
@@ -250,11 +252,13 @@ def _parameters(function: Callable[..., Any]) -> dict[str, Any]:
     defaults.update(function.__kwdefaults__ or {})
     found: dict[str, Any] = {}
     for name in (*positional, *keyword):
-        given = defaults.get(name, Hole())
-        if not isinstance(given, Hole | PatternAttr):
+        given = defaults.get(name, Placeholder())
+        if not isinstance(given, Placeholder | PatternAttr):
             raise RuleError(
                 f"the pattern of {function.__name__}: {name} is {given!r:.60}, which is no placeholder",
                 site=site_of(function), hint="Leave the default out, or give rewrite.attr(...) or rewrite.value(...).",
             )  # fmt: skip
-        found[name] = given if isinstance(given, PatternAttr) else Hole(name, given.type, given.several, given.optional)
+        if isinstance(given, Placeholder):
+            given = Placeholder(name, given.type, given.several, given.optional)
+        found[name] = given
     return found

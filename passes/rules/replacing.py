@@ -57,7 +57,7 @@ def replace(match: Match, fragment: Fragment, returned: list[str], rule: str) ->
 def _exchange(match: Match, fragment: Fragment, returned: list[str], old: list[Operator]) -> list[Operator] | None:
     values, place = match.values, match.place
     assert place is not None
-    names = {name: match.value(name).name for name in fragment.holes}
+    names = {name: match.value(name).name for name in fragment.placeholders}
     owner: dict[str, Operator] = {}
     copies: list[tuple[str, str]] = []
     for name, number, value in zip(returned, match.pattern.returned, match.results, strict=True):

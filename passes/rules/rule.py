@@ -12,7 +12,7 @@ from minigraph.ir import Block, Operator, Program, Variable
 from minigraph.passes import events
 from minigraph.passes.base import Pass
 from minigraph.passes.rules.fragments import PREFIX, Fragment, Given, line_within, site_of, traced
-from minigraph.passes.rules.matcher import Glance, Match, Matcher, MatchRecorder, fits
+from minigraph.passes.rules.matcher import Match, MatchBeforeValues, Matcher, MatchRecorder, fits
 from minigraph.passes.rules.pattern import Pattern
 from minigraph.passes.rules.reasons import WhyNot, nearest
 from minigraph.passes.rules.replacing import replace
@@ -153,7 +153,7 @@ class Rule(Pass):
 
     def refuses(self, op: Operator) -> bool:
         """Whether a condition fails for an operator if its inputs have the declared types; cheaper than a match."""
-        glance: Any = Glance(self.pattern, op)
+        glance: Any = MatchBeforeValues(self.pattern, op)
         try:
             return any(not holds for conditions in self._conditions for holds, _ in conditions(glance))
         except Exception:  # a condition asks for what only a match has, or fails, which a match tells
@@ -180,7 +180,7 @@ class Rule(Pass):
         """Placeholders that the replacement reads; None if there is no replacement."""
         if self._replacement is None:
             return None
-        names = [hole.name for hole in self.pattern.holes]
+        names = [placeholder.name for placeholder in self.pattern.placeholders]
         known = {*names, *self.pattern.captured, "m"}
         wanted = self._wanted
         unknown = [name for name in wanted if name not in known]
@@ -213,11 +213,11 @@ class Rule(Pass):
     @cached_property
     def _template(self) -> tuple[Fragment, list[str]] | None:
         """The replacement for all matches; None if it depends on what only a match knows, such as types."""
-        holes = {hole.name: hole for hole in self.pattern.holes}
-        found = [holes.get(name) for name in self._wanted]
-        if self._replacement is None or "m" in self._wanted or any(hole and hole.varies for hole in found):
+        placeholders = {each.name: each for each in self.pattern.placeholders}
+        found = [placeholders.get(name) for name in self._wanted]
+        if self._replacement is None or "m" in self._wanted or any(each and each.varies for each in found):
             return None
-        given = {name: holes.get(name) or Given(name) for name in self._wanted}
+        given = {name: placeholders.get(name) or Given(name) for name in self._wanted}
         try:
             return self._checked(*traced(self._replacement, given, "", is_general=True))
         except RuleError:  # it is run for each match, which says what is wrong with it

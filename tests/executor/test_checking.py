@@ -10,7 +10,7 @@ from jit_support import needs_numba
 import minigraph as fluid
 from minigraph import layers
 from minigraph.errors import MemoryUseError
-from minigraph.executor.checking import _PATTERNS, arrays_in, spoil
+from minigraph.executor.checking import _PATTERNS, arrays_in, fill_with_pattern
 from minigraph.executor.plan import lower
 from minigraph.kernels import registry
 from minigraph.runtime.place import CPUPlace
@@ -175,7 +175,7 @@ def test_an_error_in_a_sub_block_is_named(kernel_of):
 @pytest.mark.parametrize("dtype", list(DType))
 def test_each_element_type_has_its_pattern(dtype):
     array = np.zeros((2, 3), dtype.numpy)
-    spoil(array[:, ::2])
+    fill_with_pattern(array[:, ::2])
     bits = array.view(f"u{array.itemsize}")
     assert (bits[:, ::2] == _PATTERNS[array.dtype.str[1:]]).all() and not bits[:, 1].any()
     if dtype.is_floating:
