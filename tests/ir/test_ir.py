@@ -528,6 +528,7 @@ def test_a_clone_for_testing_leaves_out_what_trains():
     verify(twin)
 
 
+@pytest.mark.usefixtures("new_program")
 def test_pruning_keeps_what_computes_the_targets_from_what_is_fed():
     x = fluid.data("x", [None, 4])
     hidden = fluid.layers.fc(x, 3, name="first")
