@@ -77,8 +77,8 @@ class _Walk:
                 continue
             raise wrong(
                 op, f"uses {name} while {exchange.type} exchanges it", "it may get the value of one rank",
-                f"Put c_sync_comm_stream with ring_id={exchange.attr('ring_id')} in front of it.",
-                [f"before: {exchange}"], _LAW,
+                f"Put c_sync_comm_stream with ring_id={exchange.attr('ring_id')} in front of it, or give the exchange "
+                "use_calc_stream=True.", [f"before: {exchange}"], _LAW,
             )  # fmt: skip
 
     def _compute(self, op: Operator) -> None:
@@ -89,6 +89,7 @@ class _Walk:
         if name in self.computed and not op.type.startswith("c_broadcast"):  # nothing else waits in startup programs
             raise wrong(
                 op, f"exchanges {name}, which {self.computed[name].type} may still compute", "it may be an old value",
-                "Put c_sync_calc_stream in front of it.", [f"before: {self.computed[name]}"], _LAW,
+                "Put c_sync_calc_stream in front of it, or give it use_calc_stream=True.",
+                [f"before: {self.computed[name]}"], _LAW,
             )  # fmt: skip
         self.exchanged.update(dict.fromkeys((name, *op.output_arg_names), op))

@@ -458,6 +458,32 @@ def updates_by_two_losses():
     return exchanged(main)
 
 
+def centred(**attrs):
+    """A network that subtracts the mean over the samples of all ranks."""
+
+    def hidden(x):
+        block = x.block
+        total = block.create_var(name="total", stop_gradient=False)
+        block.append_op("c_allreduce_sum", {"X": layers.reduce_mean(x, 0, keep_dim=True)}, {"Out": total}, attrs)
+        return x - layers.scale(total, 0.5)
+
+    main = training(hidden=hidden)
+    GradAllReduce(2).apply(main)
+    return main
+
+
+@case(RIGHT)
+def a_mean_over_ranks_in_the_network():
+    return centred(use_calc_stream=True)
+
+
+@case(
+    WRONG, "c_allreduce_sum exchanges reduce_mean_0.tmp_0, which reduce_mean may still", "give it use_calc_stream=True"
+)
+def a_mean_over_ranks_without_waits():
+    return centred()
+
+
 @case(WRONG, "conditional_block updates or exchanges if", "of the samples of one rank, says so", "Decide on all ranks")
 def updates_if_the_loss_of_a_rank_says_so():
     main = fluid.Program()
