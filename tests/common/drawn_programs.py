@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import string
 from dataclasses import dataclass
 
 from hypothesis import strategies as st
@@ -30,7 +31,7 @@ class PretendClip:
 
 # Every field in every state
 
-plain_names = st.from_regex(r"[A-Za-z0-9_.@/$-]{1,12}", fullmatch=True)
+plain_names = st.text(f"{string.ascii_letters}{string.digits}_.@/$-", min_size=1, max_size=12)
 names = st.one_of(plain_names, st.text(max_size=5)).filter(lambda name: name != EMPTY)
 finite = st.floats(allow_nan=False)
 clips = st.recursive(
@@ -75,13 +76,17 @@ def any_programs(draw: st.DrawFn) -> Program:
     return program
 
 
+def draw_booleans(draw: st.DrawFn, count: int) -> list[bool]:
+    """As many booleans, drawn as one number, because each draw takes long."""
+    bits = draw(st.integers(0, 2**count - 1))
+    return [bool(bits >> i & 1) for i in range(count)]
+
+
 def draw_variable(draw: st.DrawFn, block: Block, name: str) -> Variable:
     var: Variable
     if draw(st.booleans()):
         var = param = Parameter(block, name, draw(tensor_types))
-        param.trainable = draw(st.booleans())
-        param.do_model_average = draw(st.booleans())
-        param.need_clip = draw(st.booleans())
+        param.trainable, param.do_model_average, param.need_clip = draw_booleans(draw, 3)
         param.optimize_attr = draw(st.dictionaries(st.text(max_size=3), finite, max_size=2))
         param.gradient_clip, param.regularizer = draw(clips), draw(clips)
     else:
@@ -91,8 +96,7 @@ def draw_variable(draw: st.DrawFn, block: Block, name: str) -> Variable:
     if var.tensor_type is not None:
         kinds.remove(VarKind.STEP_SCOPES)
     var.kind = draw(st.sampled_from(kinds))
-    for field in ("persistable", "stop_gradient", "is_data", "need_check_feed"):
-        setattr(var, field, draw(st.booleans()))
+    var.persistable, var.stop_gradient, var.is_data, var.need_check_feed = draw_booleans(draw, 4)
     var.error_clip = draw(clips)
     return var
 
@@ -105,22 +109,21 @@ def draw_operator(draw: st.DrawFn, block: Block) -> None:
         dict.fromkeys(name for b in block.program.blocks for name in b.vars if block.find_var(name) is not None)
     )
 
-    def draw_slots(slots):
-        return {
-            slot.name: draw(
-                st.lists(
-                    st.sampled_from([*visible, EMPTY] if slot.duplicable else visible),
-                    min_size=0 if slot.dispensable or slot.intermediate else 1,
-                    max_size=3 if slot.duplicable else 1,
-                )
-            )
-            for slot in slots
-        }
+    single, several = st.sampled_from(visible), st.sampled_from([*visible, EMPTY])
 
+    def draw_slots(slots):
+        found = {}
+        for slot in slots:
+            least, most = 0 if slot.dispensable or slot.intermediate else 1, 3 if slot.duplicable else 1
+            count = draw(st.integers(least, most)) if least < most else most
+            found[slot.name] = [draw(several if slot.duplicable else single) for _ in range(count)]
+        return found
+
+    given = draw_booleans(draw, len(definition.attrs))
     attrs = {
         name: draw(st.sampled_from(inside) if attr.type == "BlockIndex" else attribute_values[attr.type])
-        for name, attr in definition.attrs.items()
-        if attr.default is REQUIRED or draw(st.booleans())
+        for (name, attr), is_given in zip(definition.attrs.items(), given, strict=True)
+        if attr.default is REQUIRED or is_given
     }
     attrs["op_role"] = draw(st.builds(lambda roles: sum(roles, Role.FORWARD), st.sets(st.sampled_from(Role))))
     attrs["op_role_var"] = draw(st.lists(names, max_size=2))
