@@ -2,7 +2,6 @@
 
 import builtins
 import csv
-import itertools
 import json
 import math
 import os
@@ -14,12 +13,12 @@ import time
 from pathlib import Path
 
 import pytest
+from interrupting import interrupt_after
 
 from minigraph import __version__
 from minigraph.cli.comparisons import DEFAULT_CLIPS
 from minigraph.cli.main import main
 from minigraph.comparison import progress, records
-from minigraph.executor import Executor
 
 ROOT = Path(__file__).resolve().parents[2]
 SHORT = ["compare", "--batches", "2", "--batch-size", "16"]
@@ -536,19 +535,6 @@ def test_an_interrupt_during_the_import_leaves_no_traceback(tmp_path, module):
     ended = subprocess.run([sys.executable, "-c", program], cwd=ROOT, env={**os.environ, "PYTHONPATH": path},
                            capture_output=True, text=True, timeout=120)  # fmt: skip
     assert ended.stdout == "raised\n"  # in a program that is not the command
-
-
-def interrupt_after(monkeypatch, count):
-    """Let Ctrl-C come in the run of the executor after this many."""
-    runs = itertools.count()
-    run_of_executor = Executor.run
-
-    def run_or_interrupt(*arguments, **options):
-        if next(runs) == count:
-            raise KeyboardInterrupt
-        return run_of_executor(*arguments, **options)
-
-    monkeypatch.setattr(Executor, "run", run_or_interrupt)
 
 
 @pytest.mark.slow

@@ -23,6 +23,14 @@ def assert_same_bits(found: Any, expected: Any) -> None:
     assert found.tobytes() == expected.tobytes(), f"{found} is not {expected}"
 
 
+def assert_same(found: Any, expected: Any) -> None:
+    """The arrays of two dictionaries have the same types and numbers."""
+    assert found.keys() == expected.keys()
+    for name, array in expected.items():
+        assert found[name].dtype == array.dtype
+        np.testing.assert_array_equal(found[name], array)
+
+
 def assert_close(found: Any, expected: Any, tolerance: float = 2e-5) -> None:
     """The values of two dictionaries agree."""
     assert found.keys() == expected.keys()

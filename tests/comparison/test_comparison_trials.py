@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+from interrupting import interrupt_after
 from report_samples import gradient_report, training_report
 
 import minigraph as fluid
@@ -247,15 +248,7 @@ def test_the_finding_about_gradients_says_what_is_left_of_the_norm():
 @pytest.mark.laws
 @pytest.mark.parametrize("count", range(1, 40, 3))
 def test_an_interrupted_comparison_hands_over_what_it_has(monkeypatch, report, count):
-    runs = iter(range(1000))
-    run_of_executor = fluid.Executor.run
-
-    def run_or_interrupt(*arguments, **options):
-        if next(runs) == count:
-            raise KeyboardInterrupt
-        return run_of_executor(*arguments, **options)
-
-    monkeypatch.setattr(fluid.Executor, "run", run_or_interrupt)
+    interrupt_after(monkeypatch, count)
     with pytest.raises(KeyboardInterrupt) as caught:
         train()
     starts = 1 + len(CLIPS) * 2  # the startup program and the state of six clones

@@ -10,6 +10,7 @@ import traceback
 import numpy as np
 import pytest
 from hypothesis import given
+from scopes import value as in_scope
 
 import minigraph as fluid
 from minigraph import layers
@@ -55,10 +56,6 @@ def persistable(name, value, dtype="float32"):
         name=name, shape=start.shape, dtype=dtype, persistable=True, initializer=initializer
     )
     return main().global_block().create_var(name=name, shape=start.shape, dtype=dtype, persistable=True)
-
-
-def in_scope(name):
-    return np.array(fluid.global_scope().find_var(name).get_tensor())
 
 
 def array(*values):

@@ -5,8 +5,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from asserting import assert_same
 from drawn_programs import any_programs
 from hypothesis import given, settings
+from scopes import value
 
 import minigraph as fluid
 from minigraph.errors import (
@@ -44,19 +46,8 @@ def linear(size=2, optimizer=None):
     return main, loss
 
 
-def value(name):
-    return np.array(fluid.global_scope().find_var(name).get_tensor())
-
-
 def values(main):
     return {var.name: value(var.name) for var in main.list_vars() if var.persistable}
-
-
-def assert_same(found, expected):
-    assert found.keys() == expected.keys()
-    for name, array in expected.items():
-        assert found[name].dtype == array.dtype
-        np.testing.assert_array_equal(found[name], array)
 
 
 # Training that goes on

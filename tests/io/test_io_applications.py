@@ -8,14 +8,10 @@ import minigraph as fluid
 from minigraph.io.framework_proto import ProgramDesc, VarTypeType
 from minigraph.io.wire import decode
 
+pytestmark = pytest.mark.usefixtures("new_scope")
+
 KNOWN = dict(np.load(golden.MODELS / "known.npz"))
 exe = fluid.Executor()
-
-
-@pytest.fixture(autouse=True)
-def scope():
-    with fluid.scope_guard(fluid.Scope()):
-        yield
 
 
 @pytest.fixture(params=golden.SAVED)

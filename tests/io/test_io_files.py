@@ -12,10 +12,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from asserting import assert_same
 from explore import files as damage
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
+from scopes import value
 
 import minigraph as fluid
 from minigraph.errors import DataError
@@ -39,17 +41,6 @@ DTYPES = ["bool", "int8", "uint8", "int16", "int32", "int64", "float16", "float3
 
 
 pytestmark = pytest.mark.usefixtures("new_scope")
-
-
-def value(name):
-    return np.array(fluid.global_scope().find_var(name).get_tensor())
-
-
-def assert_same(found, expected):
-    assert found.keys() == expected.keys()
-    for name, array in expected.items():
-        assert found[name].dtype == array.dtype
-        np.testing.assert_array_equal(found[name], array)
 
 
 # Tensors

@@ -9,6 +9,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from distributions import normal_cdf
 from one_op import run
 
 import minigraph as fluid
@@ -24,10 +25,6 @@ from minigraph.initializer import (
     Uniform,
     Xavier,
 )
-
-
-def normal_cdf(z):
-    return (1 + np.vectorize(math.erf)(z / math.sqrt(2))) / 2
 
 
 def distance(sample, cdf):

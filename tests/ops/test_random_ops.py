@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+from distributions import normal_cdf
 from one_op import append, gradient, run
 
 import minigraph as fluid
@@ -13,10 +14,6 @@ from minigraph.kernels import find_kernel
 DRAWING = ["uniform_random", "gaussian_random", "truncated_gaussian_random"]
 DTYPES = pytest.mark.parametrize("dtype", [4, 5, 6])
 X = np.arange(1, 10_001, dtype="float32").reshape(100, 100)
-
-
-def normal_cdf(z):
-    return (1 + np.vectorize(math.erf)(z / math.sqrt(2))) / 2
 
 
 CUT = normal_cdf(np.array(2.0))

@@ -7,18 +7,12 @@ import itertools
 
 import numpy as np
 import pytest
+from both_executors import data
 from one_op import central_difference, gradient, run
 
 import minigraph as fluid
 from minigraph import layers
 from minigraph.errors import EOFException, ExecutionError
-
-
-def data(name, *shape, dtype="float64"):
-    var = fluid.data(name, list(shape), dtype)
-    var.stop_gradient = False
-    return var
-
 
 # Gradients
 
