@@ -69,6 +69,11 @@ _SHAPE = (-1.265539972943273, 1.000802745521375, 0.36499363504386156, 0.15416766
 _FAR_IN_SINGLE = 10.6
 """Minimum x for which erfc(x) is 0 in float32."""
 
+# The share of a normal distribution beyond x, divided by exp(-x ** 2 / 2): a quotient of polynomials in x, within 7e-9
+# of it up to 15. No coefficient is negative, so that float32 loses no digits; fitted by weighted least squares.
+_P_BEYOND = (0.5, 0.439282745, 0.183968623, 0.0408809518, 0.00415320299)
+_Q_BEYOND = (1.0, 1.6764505, 1.20554616, 0.471407335, 0.102479466, 0.0104104244)
+
 
 def erf(xp, x) -> Any:
     """The error function of float32 or float64, with a relative error of about an ulp."""
@@ -208,6 +213,8 @@ def gelu(xp, x, *, approximate, out=None):
 @widened
 def gelu_grad(xp, x, d_out, *, approximate, out=None):
     x = _bounded(x)
+    if not approximate and xp is np and x.dtype == np.float32:
+        return np.multiply(_in_pieces(np, _slope_of_single, x), d_out, out=out)
     share = _share(xp, x, approximate)
     if approximate:
         inner = 2 * math.sqrt(2 / math.pi) * (1 + 3 * 0.044715 * x * x)
@@ -226,4 +233,32 @@ def _share(xp, x, approximate) -> Any:
     """The probability that a normal variable is at most `x`."""
     if approximate:
         return logistic(xp, 2 * math.sqrt(2 / math.pi) * (x + 0.044715 * x * x * x))
+    if xp is np and x.dtype == np.float32:
+        return _in_pieces(np, lambda xp, x: _share_of_single(x, _bell(x)), x)
     return 0.5 * erfc(xp, x * -math.sqrt(0.5))
+
+
+def _bell(x) -> Any:
+    """``exp(-x ** 2 / 2)``."""
+    exponent = np.square(x)
+    exponent *= -0.5
+    return np.exp(exponent, out=exponent)
+
+
+def _share_of_single(x, bell) -> Any:
+    """The probability in float32, whose relative error is some units of the last place, times x ** 2 if x is small.
+
+    The square of x has as large an error, relative to that of x. An error function would need float64 for as much.
+    """
+    size = np.abs(x)
+    beyond = _ratio(np, size, _P_BEYOND, _Q_BEYOND)
+    beyond *= bell
+    return np.where(x < 0, beyond, 1 - beyond)
+
+
+def _slope_of_single(xp, x) -> Any:
+    bell = _bell(x)
+    share = _share_of_single(x, bell)
+    bell *= x
+    bell *= 1 / math.sqrt(2 * math.pi)
+    return np.add(share, bell, out=bell)

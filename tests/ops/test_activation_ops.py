@@ -59,6 +59,16 @@ def test_erf_of_narrow_types_is_rounded_once_or_nearly():
     assert np.array_equal(run("erf", {"X": x}), expected)
 
 
+def test_gelu_of_float32_has_the_error_of_the_square_of_x():
+    x = np.concatenate([np.linspace(-13, 13, 20_001), [0.0, -1e-30, 1e-30]]).astype("float32")
+    wide = x.astype("float64")
+    unit = np.finfo("float32").eps * (1 + wide**2)
+    share = np.array([0.5 * math.erfc(-v / math.sqrt(2)) for v in wide])
+    assert (np.abs(run("gelu", {"X": x}) - wide * share) <= 3 * unit * np.abs(wide * share) + 1e-44).all()
+    slope = wide * np.exp(-(wide**2) / 2) / math.sqrt(2 * math.pi)
+    assert (np.abs(gradient("gelu", {"X": x}, "X") - share - slope) <= 3 * unit * (share + np.abs(slope)) + 1e-44).all()
+
+
 def test_gelu_keeps_its_digits_where_it_is_small():
     x = np.linspace(-30, 10, 2001)
     expected = np.array([0.5 * v * math.erfc(-v / math.sqrt(2)) for v in x])
