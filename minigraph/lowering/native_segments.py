@@ -15,7 +15,7 @@ import numpy as np
 
 from minigraph.kernels import Kernel
 from minigraph.kernels.jit.call_table import CallTable, Memory
-from minigraph.kernels.jit.recorders import LOOP, MOST_VIEWED, record
+from minigraph.kernels.jit.recorders import LOOP, MOST_ELEMENTS, MOST_VIEWED, record
 from minigraph.kernels.jit.recording import STATUS, Recording, Symbol
 from minigraph.lowering.instructions import DROPPED, FIRST_VALUE, NOTHING, XP, Instruction, Instructions, Operand
 from minigraph.lowering.memory_plan import BufferPlan
@@ -37,7 +37,10 @@ Recorded: TypeAlias = "tuple[Recording, list[Any]]"
 """A recording and the symbols of its results."""
 
 _MOST_WORK = 32_768
-"""Maximum elements that the calls of a step go through: beyond, the step's other loops are as quick or quicker."""
+"""Maximum elements that the calls of a step go through: beyond, the step's other loops are as quick or quicker.
+
+A step of many calls may have `MOST_ELEMENTS` for each of them.
+"""
 
 _LEAST_STEPS = 2
 """Minimum steps of a segment."""
@@ -209,7 +212,7 @@ def _recorded(
     type: str, kind: str, kernel: Kernel | None, types: Sequence[Any], attrs: dict[str, Any]
 ) -> Recorded | None:
     found = record(type, kind, kernel, types, attrs)
-    return None if found is None or found[0].work > _MOST_WORK else found
+    return None if found is None or found[0].work > max(_MOST_WORK, MOST_ELEMENTS * len(found[0].calls)) else found
 
 
 @dataclass(eq=False)
