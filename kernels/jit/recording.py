@@ -251,8 +251,8 @@ class Recording:
 
     def shrink(self, factor: Symbol, dtype: Any) -> Symbol:
         """Factor of the gradients, as `minigraph.kernels.clip.shrinker` gives it; without one the walk ends early."""
-        if np.dtype(dtype).name not in _FLOATS:
-            raise UnsupportedError("halves")
+        if np.dtype(dtype).name not in _FLOATS or factor.dtype != np.float64 or factor.size != 3:
+            raise UnsupportedError("halves, or a factor of another type")
         result = self.new((1,), dtype)
         least = self.constant([LEAST_FACTOR[np.dtype(dtype)]], np.float64)
         self.emit(address_of(f"shrink_{np.dtype(dtype).name}"), [factor, least, result], [], [], STATUS)
