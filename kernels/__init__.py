@@ -61,6 +61,7 @@ import minigraph.kernels.sampling
 import minigraph.kernels.scaling
 import minigraph.kernels.search
 import minigraph.kernels.selection
+import minigraph.kernels.sequence_pairs
 import minigraph.kernels.sequence_pool
 import minigraph.kernels.sequence_scores
 import minigraph.kernels.sequence_windows

@@ -1,6 +1,7 @@
 """Names of ``fluid.contrib.layers``."""
 
 from minigraph.contrib.click_through import *
+from minigraph.contrib.matching import *
 from minigraph.contrib.recurrent import *
 from minigraph.support.public import offered, refuse_unknown_names
 

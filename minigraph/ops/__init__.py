@@ -56,6 +56,7 @@ import minigraph.ops.search
 import minigraph.ops.second_order
 import minigraph.ops.selected_rows
 import minigraph.ops.selection
+import minigraph.ops.sequence_pairs
 import minigraph.ops.sequence_pool
 import minigraph.ops.sequence_scores
 import minigraph.ops.sequence_windows

@@ -36,7 +36,7 @@ _CODE = Absent("operators of compiled libraries cannot be loaded", "Write the op
 
 _NAMES = {
     _SEQUENCES: """
-        sequence_topk_avg_pooling var_conv_2d match_matrix_tensor
+        sequence_topk_avg_pooling var_conv_2d
         search_pyramid_hash filter_by_instag
     """,
     _DETECTION: """

@@ -665,6 +665,13 @@ for _what, _options in [("dense", {}), ("padded", {"padding_idx": -3}), ("sparse
             gradients=_what != "sparse",
             ids=f"i0:10 1 @ {_lengths}",
         )
+for _channels, _x, _y in [(1, "3,1,2", "2,2,4"), (3, "2,1", "1,5"), (2, "4", "3")]:
+    case(
+        f"match_matrix_tensor_{_channels}",
+        lambda L, x, y, _c=_channels: contrib(L).match_matrix_tensor(x, y, _c, act="relu" if _c == 3 else None),
+        x=f"f 4 @ {_x}",
+        y=f"f 4 @ {_y}",
+    )
 
 
 if __name__ == "__main__":

@@ -72,6 +72,18 @@ def test_the_gradients_of_row_conv_are_central_differences(lengths):
     check(lambda x, w: emit("row_conv", X=x, Filter=w), x=tensor(lengths, 2, dtype="float64"), w=numbers(3, 2))
 
 
+def test_the_gradients_of_matches_are_central_differences():
+    x, y = tensor([3, 1, 0, 2], 2, dtype="float64"), tensor([2, 4, 1, 1], 3, dtype="float64")
+    check(lambda x, y, w: emit("match_matrix_tensor", X=x, Y=y, W=w, dim_t=2), x=x, y=y, w=numbers(2, 2, 3))
+
+
+def test_matches_need_as_many_sequences_of_both():
+    feed = {"x": tensor([2, 1], 3), "y": tensor([3], 3), "w": np.ones((3, 2, 3), "float32")}
+    x, y, w = (data(name, value) for name, value in feed.items())
+    with pytest.raises(ExecutionError, match="X has 2 sequences, but Y has 1"):
+        run_both(emit("match_matrix_tensor", X=x, Y=y, W=w, dim_t=2), feed=feed)
+
+
 @pytest.mark.parametrize("sizes", [None, [[4, 5], [3, 3], [2, 4]]], ids=["whole", "sizes"])
 def test_the_gradient_of_windows_of_images_is_the_central_difference(sizes):
     words = {"filter_size": 2, "stride": [1, 2], "padding": [1, 0, 0, 0]}
