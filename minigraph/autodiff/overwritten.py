@@ -116,8 +116,13 @@ class Overwritten:
         rule, source = op.definition.grad, source_slot(slot, op.definition)
         read, is_result = op.inputs.get(source, ()), source in op.definition.output_slots
         needs_value = not isinstance(rule, FusedGrad) or rule.needs_value(slot)
+
+        def made(name: str) -> bool:
+            # A gradient of other operators may read a result in a slot of its own.
+            return is_result or (name in op.output_arg_names and name not in op.input_arg_names)
+
         return tuple(
-            name if isinstance(name, GradName) else self.kept(name, op, read, is_result, needs_value) for name in names
+            name if isinstance(name, GradName) else self.kept(name, op, read, made(name), needs_value) for name in names
         )
 
     def kept(

@@ -259,6 +259,20 @@ def test_each_row_goes_through_its_branch(rows):
     check_gradient(layers.reduce_sum(first * second), {"x": given})
 
 
+def test_rows_that_were_merged_may_be_overwritten_by_a_loop():
+    """Their gradient reads the lengths of the merged rows."""
+    x = data("x", -1, 2)
+    first, _ = chosen_rows(x)
+    total = layers.fill_constant([1], "float64", 0.0)
+    total.stop_gradient = False
+    _, total, _ = layers.while_loop(
+        lambda step, total, rows: step < 3,
+        lambda step, total, rows: [step + 1, total + layers.reduce_sum(rows), rows * 0.5],
+        [layers.fill_constant([1], "int64", 0), total, first],
+    )
+    check_gradient(total, {"x": np.array([[1, 2], [-1, -2], [3, 4]]) / 4})
+
+
 def test_branches_for_rows_have_the_operators_of_the_original():
     x = data("x", -1, 2)
     first, second = chosen_rows(x)
