@@ -189,7 +189,7 @@ def lstm_backward(xp, steps, run, given, h0, c0, weight, bias, d_given, d_cells,
     before, cells_before = earlier(xp, steps, given, h0), earlier(xp, steps, cells, c0)
     slices = steps.slices()
     first = slices[0] if slices else slice(0, 0)
-    d_gates = xp.empty_like(gates)
+    d_gates, back = xp.empty_like(gates), _turned(xp, weight)
     d_first_cells = xp.zeros((first.stop, size), cells.dtype)
     for number in range(len(slices) - 1, -1, -1):
         step, start = slices[number], slices[number - 1].start
@@ -201,8 +201,8 @@ def lstm_backward(xp, steps, run, given, h0, c0, weight, bias, d_given, d_cells,
         part = LSTM(*(each[step] for each in run))
         cell.step_grad(part, cells_before[step], d_hidden, d_cells[step], d_gates[step], d_before)
         if number:
-            d_given[alive] += xp.dot(d_gates[step], weight.T)
-    d_h0 = None if h0 is None else first_of(xp, steps, xp.dot(d_gates[first], weight.T), len(h0))
+            d_given[alive] += xp.dot(d_gates[step], back)
+    d_h0 = None if h0 is None else first_of(xp, steps, xp.dot(d_gates[first], back), len(h0))
     d_c0 = None if c0 is None else first_of(xp, steps, d_first_cells, len(c0))
     d_weight = xp.dot(before.T, d_gates)
     d_bias = xp.empty_like(bias)
@@ -212,6 +212,11 @@ def lstm_backward(xp, steps, run, given, h0, c0, weight, bias, d_given, d_cells,
         for row, saw in enumerate((cells_before, cells_before, cells)):
             d_seen[row] = add_over(xp, d_gates[:, (row + 1) * size : (row + 2) * size] * saw, (0,))
     return d_gates, d_h0, d_c0, d_weight, d_bias, None if projection is None else xp.dot(hidden.T, d_given)
+
+
+def _turned(xp, weight) -> Any:
+    """The transposed weight in memory of its own: a product of few rows with it takes two thirds of the time."""
+    return xp.ascontiguousarray(weight.T)
 
 
 def earlier(xp, steps, by_time, first) -> Any:
@@ -335,7 +340,7 @@ def gru_backward(xp, steps, run, h0, weight, bias, d_hidden, cell):
     """
     gates, kept, hidden = run
     size = hidden.shape[1]
-    for_gates, for_candidate = weights_of_gru(weight)
+    for_gates, for_candidate = (_turned(xp, each) for each in weights_of_gru(weight))
     before = earlier(xp, steps, hidden, h0)
     slopes, d_gates, slices = cell.slopes(gates, before), xp.empty_like(gates), steps.slices()
     d_first = xp.zeros((slices[0].stop if slices else 0, size), hidden.dtype)
@@ -343,11 +348,11 @@ def gru_backward(xp, steps, run, h0, weight, bias, d_hidden, cell):
         step, start = slices[number], slices[number - 1].start
         d_h, d_g = d_hidden[step], d_gates[step]
         cell.states_grad(slopes[step], d_h, d_g)
-        d_kept = xp.dot(d_g[:, 2 * size :], for_candidate.T)
+        d_kept = xp.dot(d_g[:, 2 * size :], for_candidate)
         d_before = d_hidden[start : start + len(d_h)] if number else d_first
         cell.gates_grad(slopes[step], gates[step], d_h, d_kept, d_g, d_before)
         if number or h0 is not None:
-            d_before += xp.dot(d_g[:, : 2 * size], for_gates.T)
+            d_before += xp.dot(d_g[:, : 2 * size], for_gates)
     parts = xp.dot(before.T, d_gates[:, : 2 * size]), xp.dot(kept.T, d_gates[:, 2 * size :])
     d_weight = xp.concatenate([part.reshape(-1) for part in parts]).reshape(weight.shape)
     d_bias = None if bias is None else add_over(xp, d_gates, (0,), keepdims=True)
