@@ -81,9 +81,12 @@ class Subject:
         return bounded(lambda: self.apply(program, prefix), self.seconds, edits)
 
     def line_of(self, error: BaseException) -> Site:
-        """The line of the pass that an error came through, or the innermost of all."""
+        """The line of the pass that an error came through, or else where a rule is written, or the innermost of all."""
         frames = traceback.extract_tb(error.__traceback__)
         own = [frame for frame in frames if frame.filename == self.file]
+        site = getattr(self.rewrite, "site", None)
+        if not own and isinstance(site, Site):
+            return site
         frame = (own or frames)[-1]
         return Site(frame.filename, frame.lineno or 0)
 

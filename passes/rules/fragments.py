@@ -340,10 +340,12 @@ def traced(
     except RuleError:
         raise
     except (MinigraphError, TypeError, AttributeError, ValueError, IndexError) as error:
+        is_call = isinstance(error, TypeError) and "argument" in str(error)
         raise RuleError(
             f"{what} cannot be run on placeholders: {error.message if isinstance(error, MinigraphError) else error}",
             site=line_within(function, error),
             hint=(isinstance(error, NotFoundError) and error.hint)
+            or ("Call the layer with the arguments that its help lists." if is_call else "")
             or "Give a placeholder the shape that the layer asks for, such as x=rewrite.value(shape=[-1, 10]), "
             "or write the operator with rewrite.op.",
         ) from error

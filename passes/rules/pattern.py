@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from minigraph.errors import RuleError
 from minigraph.ir.role import Role
-from minigraph.passes.rules.fragments import Node, Operand, PatternAttr, Placeholder, Result, site_of, traced
+from minigraph.passes.rules.fragments import PREFIX, Node, Operand, PatternAttr, Placeholder, Result, site_of, traced
 from minigraph.support.signatures import parameter_names
 
 _RESERVED = frozenset(
@@ -168,7 +168,7 @@ class Pattern:
             made = [each for each in _operands(node) if isinstance(each, str)]
             if made:
                 raise self._error(
-                    f"makes a variable of its own, {made[0].removeprefix('rule@')}, for {node.types[0]}",
+                    f"makes a variable of its own, {made[0].replace(PREFIX, '')}, for {node.types[0]}",
                     "Take parameters of the model as placeholders, and use layers that make none.",
                 )
 

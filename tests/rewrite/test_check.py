@@ -128,6 +128,20 @@ def test_an_error_names_the_line_of_the_pass():
     assert "test_check.py" in found.difference and "# this line" in found.difference
 
 
+def test_an_error_of_a_rule_names_the_line_of_the_rule():
+    @rewrite.rule
+    def halves(x):
+        return layers.exp(x)
+
+    @halves.to
+    def _(x):
+        return layers.exp(x), x
+
+    found = rewrite.check(halves, programs=50)
+    assert found.law == "raises"
+    assert str(found).rstrip().endswith(f"at {halves.site}")
+
+
 def test_the_fixture_shows_the_program_and_the_script(check_pass):
     with pytest.raises(AssertionError, match="drops_scales breaks this program") as caught:
         check_pass(drops_scales)
