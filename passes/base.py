@@ -95,6 +95,14 @@ class Pipeline(Rewrite):
     passes: tuple[Pass, ...]
     hook: Hook | None = None
 
+    def __post_init__(self) -> None:
+        given: Any = self.passes
+        several = given if isinstance(given, tuple | list) else (None,)
+        wrong = [each for each in several if not isinstance(each, Rewrite)]
+        if wrong:
+            hint = "Give a tuple: Pipeline((CleanUp(), RemoveDeadOps()))."
+            raise WrongTypeError(f"a pipeline is of several passes, got {wrong[0] or given!r:.60}", hint=hint)
+
     def __iter__(self) -> Iterator[Pass]:
         return iter(self.passes)
 

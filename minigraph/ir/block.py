@@ -237,9 +237,14 @@ class Block(BlockVariables):
         """Like `append_op`, in front of all operators."""
         return self.insert(self.ops.first, type, inputs, outputs, attrs)
 
+    def _stranger(self, op: Operator) -> ProgramError:
+        return ProgramError(
+            f"{op.type} is not an operator of block {self.idx}, or was removed from it", hint="Give one of block.ops."
+        )
+
     def _link(self, before: Operator | None, op: Operator) -> None:
         if before is not None and before._block is not self:
-            raise ProgramError(f"{before.type} is not an operator of block {self.idx}")
+            raise self._stranger(before)
         self.ops.insert_before(before, op)
         op._block = self
         note(self.remove, op)
@@ -259,7 +264,7 @@ class Block(BlockVariables):
         if isinstance(op, int):
             op = self.ops[op]
         if op._block is not self:
-            raise ProgramError(f"{op.type} is not an operator of block {self.idx}")
+            raise self._stranger(op)
         note(self._link, op._next, op)
         self.ops.unlink(op)
         op._block = None

@@ -92,6 +92,11 @@ def verify_rewritten(before: Program, after: Program) -> None:
                     f"{op.type} reads {name}, which nobody makes any more", law=_MADE, op=op, names=[name],
                     hint="Replace the uses of a result before the operator goes.",
                 )  # fmt: skip
+    if after.roots != before.roots:
+        raise VerifyError(
+            f"program.roots is {after.roots}, and was {before.roots}", law=_MADE,
+            hint="Leave program.roots as it is: it names what the user fetches.",
+        )  # fmt: skip
     for name in after.roots or ():
         if name in lost:
             raise VerifyError(

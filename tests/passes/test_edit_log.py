@@ -8,7 +8,7 @@ import pytest
 
 import minigraph as fluid
 from minigraph import layers, rewrite
-from minigraph.errors import NotFoundError, OpError, PassError
+from minigraph.errors import NotFoundError, OpError, PassError, WrongTypeError
 from minigraph.ir import Program
 from minigraph.ir.verifier import verify
 from minigraph.passes import CleanUp, Pass, Pipeline, Recompute, RemoveDeadOps
@@ -234,3 +234,21 @@ def test_an_executor_names_a_rule_of_the_users(each):
         z = layers.relu(layers.scale(fluid.data("x", [2])))
     with pytest.raises(PassError, match=r"loses_a_result|Rules"):
         fluid.Executor(passes=Pipeline((each,))).run(main, feed={"x": np.ones(2, "float32")}, fetch_list=[z])
+
+
+def test_what_is_fetched_stays():
+    class FetchesLess(Pass):
+        def apply(self, program):
+            program.roots = ("y",)
+            return True
+
+    with pytest.raises(
+        PassError, match=r"FetchesLess breaks the program: program\.roots is \('y',\), and was \('z',\)"
+    ):
+        FetchesLess()(program())
+
+
+@pytest.mark.parametrize("given", [CleanUp(), (CleanUp(), 3), Pipeline((CleanUp(),))])
+def test_a_pipeline_is_of_passes(given):
+    with pytest.raises(WrongTypeError, match="a pipeline is of several passes"):
+        Pipeline(given)
