@@ -6,6 +6,7 @@ that nothing in the file can change how it is judged. ``python -m minigraph.less
 
 from __future__ import annotations
 
+import errno
 import faulthandler
 import json
 import os
@@ -27,6 +28,9 @@ try:
     import resource
 except ImportError:  # Windows
     resource = None  # type: ignore[assignment]
+
+WITHHELD = frozenset({"questions", "reference"})
+"""Modules of the lessons that have their answers."""
 
 OUT_OF_MEMORY = "the file needs more memory than allowed"
 
@@ -127,12 +131,16 @@ class Answer:
             return LessonError("the file calls sys.exit", site=self._line(error), hint="Return instead.")
         if isinstance(error, MemoryError):
             return LessonError(OUT_OF_MEMORY, site=self._line(error))
+        if isinstance(error, OSError) and error.errno == errno.EFBIG:
+            said = f"the file prints or writes more than {LARGEST_FILE >> 20} MB"
+            return LessonError(said, site=self._line(error), hint="Print less.")
         if isinstance(error, SyntaxError):
             site = Site(self.path, error.lineno or 1)
             return LessonError(f"the file is not Python: {error.msg}", site=site, hint="Look at this line, or before.")
         what = error.message if isinstance(error, MinigraphError) else f"{error}"
         details, hint = (error.details, error.hint) if isinstance(error, MinigraphError) else ((), "")
-        return LessonError(f"{type(error).__name__}: {what}", details=details, site=self._line(error), hint=hint)
+        kind = "" if isinstance(error, LessonError) else f"{type(error).__name__}: "
+        return LessonError(f"{kind}{what}", details=details, site=self._line(error), hint=hint)
 
     def _line(self, error: BaseException) -> Site | None:
         """Return the last line of the student's file that the error went through."""
@@ -171,6 +179,23 @@ def limit_memory(megabytes: int) -> bool:
     return True
 
 
+def withhold_answers(path: str) -> None:
+    """Let this process open no file with the answers of a lesson, but for the one that is graded, if it is such a file.
+
+    A mistake by whoever copies is told. Processes that the file starts are free: this is no sandbox.
+    """
+    lessons, graded = Path(__file__).resolve().parent, os.path.realpath(path)
+
+    def hook(event: str, args: tuple[Any, ...]) -> None:
+        if event != "open" or not isinstance(args[0], str | bytes):
+            return
+        found = Path(os.path.realpath(os.fsdecode(args[0])))
+        if found.name.partition(".")[0] in WITHHELD and lessons in found.parents and str(found) != graded:
+            raise LessonError("the file reads the answers of a lesson", hint="Write the answer yourself.")
+
+    sys.addaudithook(hook)
+
+
 def serve(path: str, megabytes: int, requests: IO[str], replies: IO[str]) -> None:
     """Say that the process is ready, then answer requests, one line of JSON each; the first one loads the file."""
     print("ready", file=replies, flush=True)
@@ -182,6 +207,7 @@ def serve(path: str, megabytes: int, requests: IO[str], replies: IO[str]) -> Non
         try:
             if answer is None:
                 content: dict[str, Any] = {"value": limit_memory(megabytes)}
+                withhold_answers(path)
                 answer = Answer(path)
             else:
                 content = {"value": answer.call(**request)}

@@ -23,6 +23,9 @@ MEGABYTES = 2048
 SECONDS = 30.0
 """Maximum time of all calls of the student's code together."""
 
+LONGEST_CALL = 6.0
+"""Maximum seconds of one call, less than `check` waits: the message of this process has the student's line."""
+
 LONGEST_START = 60.0
 """Maximum seconds for the process to import minigraph."""
 
@@ -46,6 +49,10 @@ class StudentProcess(AbstractContextManager["StudentProcess"]):
         self.path = os.path.abspath(path)
         self.is_memory_limited = False
         self._limit = self._left = seconds
+        self._allowed = 0.0
+        """Maximum seconds of the call that runs."""
+        self._over: LessonError | None = None
+        """The error by which the process has ended; later calls get it at once."""
         self._folder = tempfile.TemporaryDirectory(prefix="minigraph-lesson-")
         self._printed = Path(self._folder.name, "printed.txt")
         self._replies: Queue[str] = Queue()
@@ -67,11 +74,11 @@ class StudentProcess(AbstractContextManager["StudentProcess"]):
         with suppress(Empty):
             if not self._replies.get(timeout=LONGEST_START):
                 raise self._ended()
-        self.is_memory_limited = self._request({})
+        self.is_memory_limited = self._request({}, self._left)
 
     def call(self, what: str, **arguments: Any) -> Any:
         """Call a method of `minigraph.lessons.answer.Answer` in the process."""
-        return self._request({"what": what, **arguments})
+        return self._request({"what": what, **arguments}, min(self._left, LONGEST_CALL))
 
     def printed(self) -> str:
         """Return the beginning of what the student's code has printed."""
@@ -88,18 +95,21 @@ class StudentProcess(AbstractContextManager["StudentProcess"]):
         with suppress(OSError):
             self._folder.cleanup()
 
-    def _request(self, content: dict[str, Any]) -> Any:
-        started = time.monotonic()
-        line = json.dumps({**content, "seconds": max(self._left, 0.1)})
+    def _request(self, content: dict[str, Any], seconds: float) -> Any:
+        if self._over is not None:
+            raise self._over
+        started, self._allowed = time.monotonic(), max(seconds, 0.1)
+        line = json.dumps({**content, "seconds": self._allowed})
         assert self._process.stdin is not None
         with suppress(OSError):  # the process has ended, which the reply tells
             self._process.stdin.write(line + "\n")
             self._process.stdin.flush()
         try:
-            reply = self._replies.get(timeout=self._left + 2)
+            reply = self._replies.get(timeout=self._allowed + 2)
         except Empty:  # not even the process's own timer could end it
             self._kill()
-            raise self._timeout() from None
+            self._over = self._timeout()
+            raise self._over from None
         self._left -= time.monotonic() - started
         return self._read_reply(reply)
 
@@ -111,13 +121,10 @@ class StudentProcess(AbstractContextManager["StudentProcess"]):
             return content["value"]
         except (ValueError, TypeError, KeyError):
             pass
-        if not reply:
-            raise self._ended()
         self._kill()
-        raise LessonError(
-            f"the process of the file gave no proper reply: {reply!r:.80}",
-            hint="Write to no file descriptors.",
-        )
+        said = f"the process of the file gave no proper reply: {reply!r:.80}"
+        self._over = LessonError(said, hint="Write to no file descriptors.") if reply else self._ended()
+        raise self._over
 
     def _ended(self) -> LessonError:
         self._kill()
@@ -131,9 +138,10 @@ class StudentProcess(AbstractContextManager["StudentProcess"]):
         return LessonError(f"the file ended its process, with status {status}", hint="Do not call os._exit.")
 
     def _timeout(self) -> LessonError:
+        limit = self._limit if self._allowed < LONGEST_CALL else self._allowed
         lines = re.findall(rf'File "{re.escape(self.path)}", line (\d+)', self._stack())
         return LessonError(
-            f"the file needs more than {self._limit:g} s", site=Site(self.path, int(lines[0])) if lines else None,
+            f"the file needs more than {limit:g} s", site=Site(self.path, int(lines[0])) if lines else None,
             hint="Look for a loop that does not end, or work that is repeated for each operator.",
         )  # fmt: skip
 

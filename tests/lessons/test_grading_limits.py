@@ -49,6 +49,17 @@ ENDED = {
     "memory": ("x = 0\nx = bytearray(1 << 34)", "the file needs more memory than allowed\n  at answer.py:2"),
 }  # fmt: skip
 
+FOLDER = "import minigraph.lessons, os\nfolder = minigraph.lessons.__path__[0]\n"
+ANSWERS = {
+    "import": "from minigraph.lessons.insert_clip.reference import ClipEachGradient",
+    "module by name": "import importlib\nimportlib.import_module('minigraph.lessons.insert_clip.' + 'reference')",
+    "through a judge": "from minigraph.lessons.first_rule import clip_of_clip",
+    "text": f"{FOLDER}open(folder + '/insert_clip/reference.py').read()",
+    "bytes": f"{FOLDER}os.open(folder.encode() + b'/insert_clip/reference.py', os.O_RDONLY)",
+    "link": f"{FOLDER}os.symlink(folder + '/insert_clip/reference.py', 'mine.py')\nimport mine",
+    "questions": "from minigraph.lessons.read_a_program.questions import questions",
+}
+
 CHEATS = """
         import minigraph.lessons.grader as grader, minigraph.lessons.student_pass as marking
         from minigraph.lessons import insert_clip
@@ -83,9 +94,9 @@ def test_whatever_a_file_raises_becomes_a_message_with_its_line(kind, answer):
     assert message in str(raised.value)
 
 
-def said(path) -> str:
+def said(path, seconds=1) -> str:
     """What the process of a file says when it starts, or when its pass is applied."""
-    with StudentProcess(path, seconds=1, megabytes=1024) as student:
+    with StudentProcess(path, seconds, megabytes=1024) as student:
         try:
             student.start()
             student.call("rewrite", name="ClipEachGradient", program=PROGRAM, roots=None)
@@ -101,6 +112,32 @@ def test_a_file_that_ends_its_process_or_has_to_be_ended_gets_a_message(kind, an
     if kind == "memory" and sys.platform != "linux":
         pytest.skip("only Linux limits memory")
     assert message in said(answer(source))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ANSWERS)
+def test_a_file_cannot_read_the_answers(kind, answer):
+    lines = ANSWERS[kind].splitlines()
+    message = said(answer(ANSWERS[kind]), seconds=30)
+    assert f"the file reads the answers of a lesson\n  at answer.py:{len(lines)}, in: {lines[-1]}" in message
+    assert "Write the answer yourself." in message
+
+
+@pytest.mark.slow
+def test_each_call_that_does_not_end_is_told_at_once(answer):
+    started = time.monotonic()
+    with StudentProcess(answer(PASS.format(body="while True: pass")), seconds=30) as student:
+        student.start()
+        for _ in range(20):
+            with pytest.raises(LessonError, match=r"the file needs more than 6 s\n  at answer.py:6"):
+                student.call("rewrite", name="ClipEachGradient", program=PROGRAM, roots=None)
+    assert time.monotonic() - started < 40
+
+
+@pytest.mark.slow
+def test_a_file_that_prints_without_end_is_told_so(answer):
+    body = "print('x' * (1 << 27)); return False"
+    assert "the file prints or writes more than 64 MB\n  at answer.py:6" in said(answer(PASS.format(body=body)), 30)
 
 
 @pytest.mark.slow

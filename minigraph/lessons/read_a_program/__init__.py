@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any
 
 from minigraph import layers, unique_name
 from minigraph import optimizer as optimizers
 from minigraph.clip import GradientClipByNorm
-from minigraph.ir import Program, Role
+from minigraph.ir import Program
 from minigraph.ir.default_programs import program_guard
 from minigraph.layers.io import fluid_data
 from minigraph.lessons.findings import Finding, task
@@ -27,87 +25,12 @@ def program() -> Program:
     return main
 
 
-@dataclass(frozen=True)
-class Question:
-    """One question: its key in ``answers``, its answer, and what to say to wrong answers that are expected."""
-
-    key: str
-    text: str
-    answer: Any
-    slips: tuple[tuple[Any, str], ...]
-
-    def message(self, given: Any) -> str:
-        """Say what is wrong with an answer; empty if nothing is."""
-        found = _comparable(given)
-        if found is None:
-            return f'Not answered: set answers["{self.key}"].'
-        if found == _comparable(self.answer):
-            return ""
-        return next((said for slip, said in self.slips if _comparable(slip) == found), f"{given!r:.60} is not right.")
-
-
-def _comparable(value: Any) -> Any:
-    """Return a value by which answers are compared: lists in any order, numbers to three digits."""
-    if isinstance(value, list):
-        parts = [_comparable(each) for each in value]
-        return sorted(parts) if all(isinstance(each, str) for each in parts) else parts
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        return round(float(value), 3)
-    return value
-
-
-def questions() -> tuple[Question, ...]:
-    """Return the questions, with the answers that the program gives."""
-    block = program().global_block()
-    ops, variables = list(block.ops), block.vars.values()
-    backward = [op for op in ops if op.role & Role.BACKWARD]
-    parameters = [var.name for var in block.all_parameters()]
-    hidden = next(op.outputs["Out"][0] for op in ops if op.type == "relu")
-    readers = [op.type for op in ops if hidden in op.input_arg_names]
-    update = next(op for op in ops if op.type == "sgd" and op.inputs["Param"] == ("w_1",))
-    return (
-        Question(
-            "backward", "the number of operators that compute gradients", len(backward),
-            (
-                (len(backward) - 1, "You missed fill_constant: it is the gradient of the loss itself."),
-                (len(ops), "These are all operators. Count those whose role has the word backward."),
-                (len(backward) + 2, "The clips read gradients, but their role is optimize|clip."),
-            ),
-        ),
-        Question(
-            "fed", "the names that a run must be fed", [var.name for var in variables if var.is_data],
-            ((["x"], "The loss compares with the target, which is fed, too."),
-             (["x", "y", *parameters], "Parameters live in the scope. Only variables marked data are fed.")),
-        ),
-        Question(
-            "state", "the names that keep their value from run to run",
-            [var.name for var in variables if var.persistable],
-            ((parameters, "The learning rate is kept, too: it is marked persist."),
-             ([*parameters, "x", "y"], "x and y are fed anew in each run. Look for param and persist.")),
-        ),
-        Question(
-            "readers", f"the types of the operators that read {hidden}", readers,
-            ((readers[:1], "The backward pass reads the value again: a value lives until its last reader."),
-             (["relu", *readers], "relu writes the value. Readers have its name inside the brackets.")),
-        ),
-        Question(
-            "update", "the gradient that the update of w_1 reads", update.inputs["Grad"][0],
-            (("w_1@GRAD", "This is the raw gradient. The update reads what the clip wrote."),
-             ("clip_by_norm_1.tmp_0", "This is the other clip. Look at its X, or at role_vars.")),
-        ),
-        Question(
-            "step", "w_2[0] and w_2[1] after one step", [0.7, 0.6],
-            (([0.4, 0.2], "This step uses the raw gradient (6, 8). Its norm is 10, and the clip allows 5."),
-             ([0.5, 0.5], "This clips each element to 5. clip_by_norm scales the whole gradient: factor 5 / 10."),
-             ([0.9, 0.88], "This scales to norm 1 or less. The clip allows a norm of 5."),
-             ([1.3, 1.4], "This adds the gradient. SGD subtracts: w - 0.1 * g.")),
-        ),
-    )  # fmt: skip
-
-
 def judge(call: Call) -> Iterator[Finding]:
     """Compare ``answers`` with what the program says."""
+    # Late: the student's process imports this module for the program, and is to have no answers.
+    from minigraph.lessons.read_a_program.questions import questions
+
     given = call("value", name="answers")
-    for question in questions():
+    for question in questions(program()):
         answer = given.get(question.key) if isinstance(given, dict) else None
         yield task(question.text, 1, question.message(answer))
