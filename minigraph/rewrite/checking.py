@@ -65,7 +65,7 @@ def check(
     reduce : bool
         Make the program that is found as small as possible.
     seconds : float
-        Maximum time of the pass for one program.
+        Maximum processor time of the pass for one program, in seconds; it may wait for several times as long.
 
     Returns
     -------

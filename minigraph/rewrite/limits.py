@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import ctypes
+import time
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from threading import Event, Lock, Thread, get_ident
-from time import sleep
+from time import monotonic, sleep
 from typing import Any, TypeVar
 
 from minigraph.support.undo import JOURNAL, Journal
@@ -17,6 +19,9 @@ EDITS = 10_000
 EDITS_PER_OP = 200
 """Maximum changes that a pass makes, of a program without operators and for each operator; more means that it does not
 end."""
+
+_PATIENCE = 6
+"""Maximum time that passes, in units of the time that a pass may work: it may wait, and other programs may run."""
 
 _AGAIN = 0.05
 """Seconds until the exception is raised again: one that arrives in a finalizer is lost."""
@@ -40,19 +45,34 @@ class _Edits(Journal):
             raise Endless(f"it has changed the program {self._most:,} times")
 
 
+def _work_of(thread: int) -> Callable[[], float]:
+    """Return a function that gives the processor time of a thread since now; the time of day where there is no such."""
+    clock: Callable[[], float] = monotonic
+    with suppress(AttributeError, OSError):  # Windows has neither
+        clock = partial(time.clock_gettime, time.pthread_getcpuclockid(thread))
+    start = clock()
+    return lambda: clock() - start
+
+
 def bounded(act: Callable[[], T], seconds: float, edits: int) -> T:
     """Return what `act` returns.
 
     Raises
     ------
     Endless
-        In `act`, after so many seconds, or so many changes of programs.
+        In `act`, after so many seconds of work, or so many changes of programs.
     """
     thread, turn, is_over, is_late = ctypes.c_ulong(get_ident()), Lock(), Event(), Event()
+
+    worked, begin = _work_of(get_ident()), monotonic()
 
     def interrupt() -> None:
         pause = seconds
         while not is_over.wait(pause):
+            rest = min(seconds - worked(), _PATIENCE * seconds - (monotonic() - begin))
+            if rest > 0 and not is_late.is_set():
+                pause = max(rest, _AGAIN)
+                continue
             with turn:
                 if not is_over.is_set():
                     is_late.set()

@@ -5,6 +5,7 @@ import sys
 from contextlib import suppress
 from math import prod
 from pathlib import Path
+from time import monotonic, sleep
 
 import numpy as np
 import pytest
@@ -224,6 +225,18 @@ def test_a_pass_without_an_end_is_named_with_the_program(endless):
     assert found.law == "ends" and f"{endless.__name__} does not end: it has " in found.difference
     assert "test_check.py" in found.difference
     assert [op.type for op in found.program.global_block().ops] == ["relu"]
+
+
+@pytest.mark.parametrize(("waits", "law"), [(0.3, None), (2.0, "ends")])
+def test_a_pass_may_wait_for_a_while(waits, law):
+    def rests(program):
+        end = monotonic() + waits
+        while monotonic() < end:
+            sleep(0.01)
+        return False
+
+    found = rewrite.check(rests, programs=1, seconds=0.1, reduce=False)
+    assert (found and found.law) == law
 
 
 @pytest.mark.slow
