@@ -10,6 +10,7 @@ import errno
 import faulthandler
 import json
 import os
+import random
 import re
 import sys
 import traceback
@@ -18,6 +19,8 @@ from contextlib import suppress
 from pathlib import Path
 from types import ModuleType
 from typing import IO, Any
+
+import numpy as np
 
 from minigraph.errors import LessonError, MinigraphError, Site
 from minigraph.ir import Program
@@ -208,6 +211,8 @@ def serve(path: str, megabytes: int, requests: IO[str], replies: IO[str]) -> Non
             if answer is None:
                 content: dict[str, Any] = {"value": limit_memory(megabytes)}
                 withhold_answers(path)
+                random.seed(0)  # the same file gets the same grade
+                np.random.seed(0)
                 answer = Answer(path)
             else:
                 content = {"value": answer.call(**request)}

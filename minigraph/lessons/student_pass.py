@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
+from minigraph.errors import LessonError
 from minigraph.ir import Operator, Program
 from minigraph.ir.verifier import verify
 from minigraph.passes import Pass
@@ -59,10 +60,16 @@ def sound(rewrite: Pass, program: Program) -> Program:
     ------
     VerifyError
         If it is not sound.
+    LessonError
+        If an update is gone: questions about updates would find nothing wrong then.
     """
     rewritten = program.clone()
     rewrite.apply(rewritten)
     verify(rewritten)
+    kept = {name for op in updates(rewritten) for name in op.inputs["Param"]}
+    lost = [name for op in updates(program) for name in op.inputs["Param"] if name not in kept]
+    if lost:
+        raise LessonError(f"nothing updates {', '.join(lost)} any more", hint="Keep each update, and what it reads.")
     return rewritten
 
 

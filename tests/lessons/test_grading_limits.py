@@ -124,6 +124,27 @@ def test_a_file_cannot_read_the_answers(kind, answer):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "class_name"),
+    [("insert_clip", "ClipEachGradient"), ("training_order", "AddDecay"), ("11", "SumOverRanks")],
+)
+def test_a_program_without_updates_gets_no_points(name, class_name, answer):
+    body = "[program.global_block().remove(op) for op in list(program.global_block().ops)]; return True"
+    found = grade(find_lesson(name), answer(PASS.format(body=body).replace("ClipEachGradient", class_name)))
+    assert found.score == 0
+    assert "any more" in str(found)
+
+
+@pytest.mark.slow
+def test_random_numbers_are_the_same_in_each_grade(answer):
+    source = (
+        "import random\nimport numpy as np\nanswers = {'backward': random.choice(range(3, 9)), 'fed': np.random.rand()}"
+    )
+    first, second = (grade(find_lesson("1"), answer(source)) for _ in range(2))
+    assert first == second
+
+
+@pytest.mark.slow
 def test_each_call_that_does_not_end_is_told_at_once(answer):
     started = time.monotonic()
     with StudentProcess(answer(PASS.format(body="while True: pass")), seconds=30) as student:
