@@ -160,8 +160,10 @@ def _place_of(match: Match, which: slice, needed: Iterable[str], recorder: Match
             [_may_move(value, op, place, values, gone) for value, op in ends if op is not place]
         ):
             return place
-    if recorder is not None:
+    if recorder is not None and roots:
         _tell_place(match, inputs, roots[-1], recorder)
+    elif recorder is not None:
+        recorder.differs(match.ops[-1], "outputs", "a result", "none, for it is left out")
     return None
 
 

@@ -354,6 +354,27 @@ def test_operators_that_a_program_lacks_are_named():
     assert str(answer).endswith("type: expected scale, relu, found none of them in the program")
 
 
+def test_a_result_that_is_left_out_is_told():
+    @rule
+    def product(x, y, d):
+        return op("matmul_grad", X=x, Y=y, Out_GRAD=d, outputs=["X_GRAD"])[0]
+
+    @product.to
+    def _(x, y, d):
+        return op("matmul", X=d, Y=y, transpose_Y=True)
+
+    program = Program.parse("""
+        block 0
+          data x: float32[2, 2]
+          Y@GRAD=u: float32[2, 2] = matmul_grad(X=x, Y=x, Out@GRAD=x)
+          y: float32[2, 2] = relu(X=x)
+    """)
+    program.roots = ("y",)
+    answer = product.why_not(program, op=0)
+    assert (answer.op, answer.expected) == (program.global_block().ops[0], "a result")
+    assert answer.found == "none, for it is left out"
+
+
 def test_a_condition_without_a_name_is_told_by_its_line():
     @rule
     def small(x, a=attr("scale", fits=lambda number: number < 1)):
