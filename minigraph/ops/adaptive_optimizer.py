@@ -126,10 +126,7 @@ def adamw(
     ----------
     I. Loshchilov, F. Hutter, "Decoupled Weight Decay Regularization", ICLR 2019.
     """
-    _check_adaptive(param, rate, skip, Grad=grad, Moment1=moment1, Moment2=moment2)
-    _check_powers(param, Beta1Pow=beta1_pow, Beta2Pow=beta2_pow)
-    _check_betas(Beta1Tensor=beta1_tensor, Beta2Tensor=beta2_tensor)
-    return param, moment1, moment2, beta1_pow, beta2_pow
+    return adam(param, grad, rate, moment1, moment2, beta1_pow, beta2_pow, beta1_tensor, beta2_tensor, skip)
 
 
 @op(
