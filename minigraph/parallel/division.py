@@ -64,7 +64,7 @@ def check_averages(program: Program, ranks: int | None) -> None:
     """
     summed: dict[str, Operator] = {}
     for op in every_op(program.global_block()):
-        for name in () if op.type.startswith("c_") else summed.keys() & set(op.input_arg_names):
+        for name in () if op.type.startswith("c_") else [name for name in summed if name in op.input_arg_names]:
             before = summed.pop(name)
             divisor = _divisor(op, {}) or 1.0
             if divisor > 1 and _is_whole(divisor) and (ranks is None or math.isclose(divisor, ranks, rel_tol=1e-5)):
@@ -82,7 +82,7 @@ class _Walk:
 
     def __init__(self, shards: int, ranks: int | None) -> None:
         self.shards, self.ranks = shards, ranks
-        self.paths: dict[str, frozenset[_Path]] = {}
+        self.paths: dict[str, tuple[_Path, ...]] = {}
         self.constants: dict[str, float] = {}
 
     def visit(self, op: Operator) -> None:
@@ -102,7 +102,7 @@ class _Walk:
         for name in op.role_vars[1::2] if op.role & Role.BACKWARD else ():
             if name in self.paths:
                 paths = self.paths[name]
-                self.paths[name] = frozenset(path._replace(stage=max(path.stage, _OF_PARAMETER)) for path in paths)
+                self.paths[name] = tuple([path._replace(stage=max(path.stage, _OF_PARAMETER)) for path in paths])
 
     def _start(self, op: Operator) -> None:
         """Begin a path at the gradient of a loss, which may begin as one over the number of ranks."""
@@ -110,9 +110,9 @@ class _Walk:
         path = _Path(op)
         if 0 < value < 1 and _is_whole(1 / value):
             path = path.divided(op, 1 / value)
-        self.paths.update(dict.fromkeys(op.output_arg_names, frozenset({path})))
+        self.paths.update(dict.fromkeys(op.output_arg_names, (path,)))
 
-    def _found(self, op: Operator) -> Iterator[tuple[str, frozenset[_Path]]]:
+    def _found(self, op: Operator) -> Iterator[tuple[str, tuple[_Path, ...]]]:
         """The paths to the results of an operator."""
         divisor = _divisor(op, self.constants)
         xs = op.inputs.get("X", ())
@@ -125,7 +125,7 @@ class _Walk:
                     sources = [xs[at]]
                 paths = [path for source in sources for path in self.paths.get(source, ())]
                 if paths and name != EMPTY:
-                    yield name, frozenset(self._along(op, path, name, divisor) for path in paths)
+                    yield name, tuple(dict.fromkeys([self._along(op, path, name, divisor) for path in paths]))
 
     def _along(self, op: Operator, path: _Path, out: str, divisor: float | None) -> _Path:
         """A path after an operator."""
