@@ -119,21 +119,6 @@ def _twice(
     return op("scale", X=inner, scale=second, bias=second_bias, bias_after_scale=second_after)
 
 
-@rule
-def _shifted_before(x: Any, factor: Any = attr("scale"), bias: Any = attr()) -> Any:
-    return op("scale", X=x, scale=factor, bias=bias, bias_after_scale=False)
-
-
-def _at_once(m: Match) -> tuple[float, float]:
-    """Factor and bias of two operators in one."""
-    bias = m.first_bias if m.first_after else m.first * m.first_bias
-    bias = m.second * bias + m.second_bias if m.second_after else m.second * (bias + m.second_bias)
-    return m.first * m.second, bias
-
-
-_ZERO_FIRST = "an added 0 makes -0.0 positive, which the root of a power needs"
-
-
 def _is_ordinary(number: float) -> bool:
     return not number or 1e-6 < abs(number) < 1e6
 
@@ -141,14 +126,9 @@ def _is_ordinary(number: float) -> bool:
 @_twice.where
 def _(m: Match) -> Iterator[tuple[bool, str]]:
     yield m.first and m.second, "no factor may be 0"
-    yield (m.first_after or m.first_bias) and (m.second_after or m.second_bias), _ZERO_FIRST
-    yield from _says_the_same(m, (m.first, m.second, m.first_bias, m.second_bias), _at_once(m))
-
-
-@_shifted_before.where
-def _(m: Match) -> Iterator[tuple[bool, str]]:
-    yield m.bias, _ZERO_FIRST
-    yield from _says_the_same(m, (m.factor, m.bias), (m.factor, m.factor * m.bias))
+    # With an addend between, even factors that are powers of two would change the rounding.
+    yield not m.first_bias and m.first_after and m.second_after, "nothing may be added before the second factor"
+    yield from _says_the_same(m, (m.first, m.second, m.second_bias), (m.first * m.second, m.second_bias))
 
 
 def _says_the_same(m: Match, given: Sequence[float], made: Sequence[float]) -> Iterator[tuple[bool, str]]:
@@ -161,22 +141,16 @@ def _says_the_same(m: Match, given: Sequence[float], made: Sequence[float]) -> I
 
 
 @_twice.to
-def _(m: Match, x: Any) -> Any:
-    factor, bias = _at_once(m)
-    return op("scale", X=x, scale=factor, bias=bias)
-
-
-@_shifted_before.to
-def _(x: Any, factor: float, bias: float) -> Any:
-    return op("scale", X=x, scale=factor, bias=factor * bias)
+def _(x: Any, first: float, second: float, second_bias: float) -> Any:
+    return op("scale", X=x, scale=first * second, bias=second_bias)
 
 
 class ScaleByConstants(Rules):
     """Turn sums, differences, products and quotients with a number made by ``fill_constant`` into a ``scale``.
 
     A number may have the shape of the other operand, and then be the first one; it is divided by x as by the
-    ``reciprocal``. A power of a number becomes ``pow``. Likewise for their gradients. Factors and addends that follow
-    each other become one of each, the factor first.
+    ``reciprocal``. A power of a number becomes ``pow``. Likewise for their gradients. Factors that follow
+    each other, and an addend after them, become one ``scale``.
 
     Law: every value is the same up to rounding, by at most ``4 eps`` times the largest of its size and those of the
     terms that are added for it, as long as it and the values between are neither infinite nor below the smallest normal
@@ -193,5 +167,4 @@ class ScaleByConstants(Rules):
         _rule_of_first("div"),
         _divisor_grad,
         _twice,
-        _shifted_before,
     )
