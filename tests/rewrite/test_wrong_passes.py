@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @cache
 def found(name):
-    return rewrite.check(WRONG[name], programs=3000)
+    return rewrite.check(WRONG[name], programs=7000)
 
 
 def size(example):

@@ -59,6 +59,9 @@ _RUN_BY = {
 }  # fmt: skip
 """Types of operators that each of `_SEVERAL` appends."""
 
+_UNSUITED = (MinigraphError, ArithmeticError, LookupError, TypeError, ValueError)
+"""Errors of values that do not suit a step."""
+
 _MOST_TRIES = 6
 """Maximum choices of inputs for an operator before those of a sample are taken."""
 
@@ -204,7 +207,7 @@ class _Drawing:
         for _ in range(self.choose.choice((1, 2, 2, 3, 3, 4, 5, 6, 8, 12))):
             try:
                 self._step()
-            except (MinigraphError, ArithmeticError, LookupError, TypeError, ValueError):  # values do not suit a step
+            except _UNSUITED:
                 continue
         if self.trains:
             self._train()
@@ -361,7 +364,7 @@ class _Drawing:
         loss = layers.sums(parts) if len(parts) > 1 else parts[0]
         try:
             pairs = train(self._training(), self.block.program, [loss], loss)
-        except MinigraphError:  # an operator without a gradient of its gradient
+        except _UNSUITED:  # an operator without a gradient of its gradient
             return
         if self.choose.random() < 0.3:
             for op in self.block.ops.of_type("adam"):
