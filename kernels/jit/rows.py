@@ -61,7 +61,7 @@ def _taking(table: Any, ids: Any, rank: int, padding: int) -> Callable[..., Any]
         buffer = unshared(np, out, table, ids)
         found = np.empty((*ids.shape[:rank], *table.shape[1:]), table.dtype) if buffer is None else buffer
         elements, numbers, rows = vectors(table, ids, found)
-        source, rows = elements.reshape(-1, width), rows.reshape(-1, width)
+        source, rows = elements.reshape(len(table), width), rows.reshape(numbers.size, width)
         parts = row_pieces(numbers.size, width)
         if len(parts) == 1:
             wrong = [loop(source, numbers, padding, rows)]
