@@ -291,6 +291,10 @@ MASK = Task(
         "product": _masked(_multiplied_mask),
     },
     apart={
+        **dict.fromkeys(
+            ("operators", "expanded"),
+            Apart("scales after the addend: one step for both would round otherwise", differs_by(["scale"])),
+        ),
         "unsqueezed first": VIEWS_STAY,
         "product": Apart(
             "is no softmax",
