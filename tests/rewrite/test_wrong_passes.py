@@ -1,7 +1,6 @@
 """Each wrong pass is found, and its program is small; the script that shows it runs by itself."""
 
 import io
-import statistics
 import subprocess
 import sys
 import warnings
@@ -18,6 +17,13 @@ from minigraph import rewrite
 ROOT = Path(__file__).resolve().parents[2]
 
 
+LARGER = {
+    "constants_leave_the_loop", "recurrent_networks_run_forward", "the_body_runs_once",
+    "the_first_writer_in_a_body_is_dropped",
+}  # fmt: skip
+"""Passes whose programs need 6 to 8 operators; those of the others have 5 at most."""
+
+
 @cache
 def found(name):
     return rewrite.check(WRONG[name], programs=7000)
@@ -27,28 +33,23 @@ def size(example):
     return sum(len(block.ops) for block in example.program.blocks)
 
 
-def test_there_are_many():
+def test_there_are_many_and_half_of_the_programs_have_five_operators_at_most():
     assert len(WRONG) >= 30
+    assert WRONG.keys() >= LARGER and len(LARGER) <= len(WRONG) / 2
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", WRONG)
-def test_a_wrong_pass_is_found_and_its_program_is_small(name):
+def test_a_wrong_pass_is_found_with_a_small_program_and_a_script_that_shows_what_is_wrong(name):
     example = found(name)
     assert example is not None
-    assert size(example) <= 8, example
+    assert size(example) <= (8 if name in LARGER else 5), example
+    show(example, f"{name}.py")
 
 
-@pytest.mark.slow
-def test_half_of_the_programs_have_five_operators_at_most():
-    assert statistics.median([size(found(name)) for name in WRONG]) <= 5
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", WRONG)
-def test_the_script_shows_what_is_wrong(name):
-    example, said = found(name), io.StringIO()
-    code = compile(example.to_python(), f"{name}.py", "exec")
+def show(example, file):
+    """Run the script of a counter-example, which shows the difference or ends in the error."""
+    code, said = compile(example.to_python(), file, "exec"), io.StringIO()
     with redirect_stdout(said), warnings.catch_warnings(), np.printoptions():  # the script sets options of its own
         warnings.simplefilter("ignore")
         try:
