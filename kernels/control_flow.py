@@ -67,7 +67,7 @@ def _rows_of_both(holds, levels) -> list[np.ndarray]:
 
 
 def _places(mask, true_levels, false_levels) -> tuple[list[np.ndarray], list[np.ndarray]]:
-    """Where the rows of both branches go, and the levels of all; those of a branch that has not run are None."""
+    """Merge the levels of both branches, None for one that has not run; return places of rows, and levels."""
     nothing = np.zeros(1, np.int64)
     both = [[nothing if level is None else level for level in levels] for levels in (true_levels, false_levels)]
     order = np.empty(mask.size, np.int64)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import minigraph.support.interrupted_import
 
 # isort: split
-# What modules define lives on. The collector would look at all of it several times, a seventh of the import.
+# Modules define objects that live on. The collector would scan them several times, in a seventh of the import's time.
 import minigraph.support.gc_pause
 
 _paused = minigraph.support.gc_pause.Paused()

@@ -21,7 +21,7 @@ def match_matrix_tensor(
     dtype: Any = "float32",
     name: str | None = None,
 ) -> tuple[Variable, Variable]:
-    """How much each row of a sequence of `x` has to do with each of the sequence of `y`: ``A @ W[:, c] @ B.T``.
+    """Compare each row of a sequence of `x` with each row of the sequence of `y`: ``A @ W[:, c] @ B.T``.
 
     Parameters
     ----------

@@ -295,7 +295,7 @@ class _Binder:
                     continue
                 memory = self._memory_for(symbol, out, target)
                 if number < len(arguments) and not is_view and memories[number] != memory:
-                    # What a call changes in place is changed there.
+                    # The call writes over its input: give it a copy in the memory of the result.
                     self._table.copy(memories[number], memory, symbol.value.layout.nbytes)
                     memories[number] = memory
                 elif recording.is_whole(symbol) and _is_free(memory, recording, memories, number):

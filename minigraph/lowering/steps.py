@@ -200,7 +200,7 @@ class Resized:
         return self.twins.get(value, value)  # type: ignore[call-overload]  # a flat view has no twin
 
     def by_step(self, values: Mapping[Step, Sequence[Value]]) -> Mapping[Step, Sequence[Value]]:
-        """What a table of the earlier steps and values says of these."""
+        """Translate a table of the earlier steps and values to these steps and values."""
         found, twin_of = values.get, self.twin_of
         pairs = zip(self.before.steps, self.steps.steps, strict=True)
         return {twin: list(map(twin_of, known)) for step, twin in pairs if (known := found(step))}
