@@ -11,12 +11,6 @@ from typing import TYPE_CHECKING
 import minigraph.support.interrupted_import
 
 # isort: split
-# Modules define objects that live on. The collector would scan them several times, in a seventh of the import's time.
-import minigraph.support.gc_pause
-
-_paused = minigraph.support.gc_pause.Paused()
-
-# isort: split
 # Loads NumPy, and so has to come first.
 import minigraph.support.blas
 
@@ -60,7 +54,7 @@ if TYPE_CHECKING:  # what a run of a program does not need is imported when it i
 
 # isort: split
 # For what importing them does: variables get their arithmetic and subscripts, operators and kernels are registered.
-import minigraph.ops
+import minigraph.ops  # noqa: F401
 from minigraph import (
     average,
     backward,
@@ -287,5 +281,3 @@ refuse_unknown_names(
         "minigraph.dygraph",
     ),
 )
-
-del _paused

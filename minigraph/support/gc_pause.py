@@ -11,18 +11,6 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-class Paused:
-    """Keep the collector from running until this object is dropped, as a failed import drops a module's variables."""
-
-    def __init__(self) -> None:
-        self._was_enabled = gc.isenabled()
-        gc.disable()
-
-    def __del__(self) -> None:
-        if self._was_enabled:
-            gc.enable()
-
-
 def without_collector(function: Callable[P, T]) -> Callable[P, T]:
     """Let `function` make many objects that live on without being interrupted to look for dead ones.
 

@@ -1,9 +1,6 @@
 """The collector waits while the library makes many objects, and is afterwards what it was before."""
 
 import gc
-import importlib
-import sys
-from contextlib import nullcontext
 
 import numpy as np
 import pytest
@@ -78,20 +75,3 @@ def collections(stage):
         gc.set_threshold(700)
     assert seen.count("stop") <= 2
     return result
-
-
-@pytest.mark.parametrize(("before", "body", "after"), [
-    ("gc.enable()", "", True),
-    ("gc.disable()", "", False),
-    ("gc.enable()", "1 / 0", True),
-])  # fmt: skip
-def test_it_is_after_an_import_what_it_was_before(before, body, after, tmp_path, monkeypatch):
-    (tmp_path / "imported_for_a_test.py").write_text(
-        f"import gc\nfrom minigraph.support.gc_pause import Paused\n{before}\n"
-        f"_paused = Paused()\nassert not gc.isenabled()\n{body}\ndel _paused\n"
-    )
-    monkeypatch.syspath_prepend(tmp_path)
-    with nullcontext() if not body else pytest.raises(ZeroDivisionError):
-        importlib.import_module("imported_for_a_test")
-    sys.modules.pop("imported_for_a_test", None)
-    assert gc.isenabled() is after
