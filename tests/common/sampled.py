@@ -131,7 +131,7 @@ def drawn_like(values, seed=1):
     return [rng.uniform(-1, 1, value.shape).astype(value.dtype) for value in values]
 
 
-ROUNDED = {"pool2d", "pow", "scale"}
+ROUNDED = {"pool2d", "pow"}
 """Operators that passes of the executor write as others, whose rounding differs."""
 
 
