@@ -60,7 +60,7 @@ def bounded(act: Callable[[], T], seconds: float, edits: int) -> T:
     Raises
     ------
     Endless
-        In `act`, after so many seconds of work, or so many changes of programs.
+        From `act`, when its seconds of work or its changes of programs exceed the limit.
     """
     thread, turn, is_over, is_late = ctypes.c_ulong(get_ident()), Lock(), Event(), Event()
 

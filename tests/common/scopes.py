@@ -1,4 +1,4 @@
-"""What is in the global scope."""
+"""Read what the global scope holds."""
 
 from typing import Any
 

@@ -302,7 +302,7 @@ def normalized():
 
 
 def running_mean(batch, steps, part):
-    """The running mean after so many steps, of the rows of a place."""
+    """Compute the running mean of the rows of a place after `steps` steps."""
     found = np.zeros(3)
     for step in range(steps):
         found = 0.9 * found + 0.1 * batch(step)["x"][part].mean(0)
