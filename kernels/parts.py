@@ -6,11 +6,14 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
+import numpy as np
+
 from minigraph.kernels.clip import clipped_by
 from minigraph.kernels.norm import norm
 from minigraph.kernels.registry import kernel
 from minigraph.kernels.sparse_gradients import with_values
 from minigraph.kernels.sparse_rows import SparseRows, merged, values_of
+from minigraph.kernels.sums import sum_of_squares
 from minigraph.support.communicator import Call, check_size, current
 from minigraph.support.parts import Division, columns
 
@@ -78,6 +81,27 @@ def _blocks(xp, x: Any, blocks: int) -> Sequence[Any]:
 def _norms_of(xp, parts: Sequence[Sequence[Any]], p: float) -> Any:
     norms = [[norm(xp, [block], p) for block in blocks] for blocks in parts]
     return xp.stack([xp.stack([xp.asarray(scale * ratio, xp.float64) for scale, ratio in each]) for each in norms], 1)
+
+
+_REDUCED = {
+    "sum": lambda xp, x: xp.sum(x, dtype=xp.float64),
+    "max": lambda xp, x: xp.amax(x) if x.size else -np.inf,
+    "min": lambda xp, x: xp.amin(x) if x.size else np.inf,
+    "squares": sum_of_squares,
+    "sizes": lambda xp, x: xp.sum(xp.absolute(x), dtype=xp.float64),
+}
+"""Reductions of one block, which may be empty."""
+
+
+@kernel("part_reduction")
+def part_reduction(xp, x, *, reduction, size, nranks, blocks, by_rows):
+    check_size(nranks)
+    length = len(x) // blocks
+    first = current().rank * len(x)
+    reduce = _REDUCED[reduction]
+    # A block ends early, or is empty, where the array has ended: what follows is padding.
+    numbers = [reduce(xp, x[at : min(at + length, max(at, size - first))]) for at in range(0, len(x), length or 1)]
+    return xp.stack([xp.asarray(each, xp.float64).reshape(()) for each in numbers or [reduce(xp, x)] * blocks])
 
 
 @kernel("clip_parts", view="x")

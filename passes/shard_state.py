@@ -13,19 +13,24 @@ from minigraph.opdef import EMPTY, is_update
 from minigraph.ops.merged_updates import MERGED, own_slots
 from minigraph.passes.base import Pass
 from minigraph.passes.fuse_global_norm import fuse_in_place
+from minigraph.passes.part_reductions import Reductions, is_to_one_number
 from minigraph.passes.rewriting import completed_pairs, insert_for
 from minigraph.support.parts import Division
 from minigraph.types import TensorType
 
 _ELEMENTWISE = frozenset({
-    "abs", "assign", "cast", "clip", "elementwise_add", "elementwise_div", "elementwise_max", "elementwise_min",
-    "elementwise_mul", "elementwise_sub", "get_tensor_from_selected_rows", "merge_selected_rows", "pow", "scale",
-    "sign", "sqrt", "square", "sum",
+    "abs", "assign", "cast", "ceil", "clip", "elementwise_add", "elementwise_div", "elementwise_max",
+    "elementwise_min", "elementwise_mul", "elementwise_pow", "elementwise_sub", "equal", "exp", "fill_any_like",
+    "fill_zeros_like", "floor", "get_tensor_from_selected_rows", "greater_equal", "greater_than", "less_equal",
+    "less_than", "log", "merge_selected_rows", "not_equal", "pow", "reciprocal", "relu", "round", "rsqrt", "scale",
+    "sigmoid", "sign", "sqrt", "square", "sum", "tanh", "where",
 })  # fmt: skip
 """Operators that compute each element of a part from the same elements of other parts."""
 _UPDATES = frozenset(MERGED.values())
 """Updates that compute each element of the parameter and its state for itself."""
 _CLIPS = frozenset({"clip_by_norm", "clip_by_global_norm"})
+_RESHAPES = frozenset({"reshape2", "flatten2", "squeeze2", "unsqueeze2"})
+"""Operators that keep the elements of an array, and so the elements of a flat part, in order."""
 _NUMBERS = frozenset({"Grad", "Param", "Beta1Pow", "Beta2Pow"})
 """Inputs of updates that belong to one parameter, but are not state of its shape."""
 
@@ -36,8 +41,10 @@ class ShardOptimizerState(Pass):
 
     The program must sum gradients over the ranks, as after `GradAllReduce`. Each rank gets its part of the sums
     (``c_reduce_parts``), clips it by norms over all ranks (``part_norms``, ``c_allgather``, ``clip_parts``), and
-    updates its part of the parameters; the parts then become whole parameters (``c_gather_parts``). Selected rows are
-    summed whole, and then divided. The startup program must make parts of the state, see `shard_startup`.
+    updates its part of the parameters; the parts then become whole parameters (``c_gather_parts``). What an operator
+    between them reduces to one number, as a norm that the user has written does, is reduced block by block and
+    exchanged (``part_reduction``, ``c_allgather``), where the first such number is needed. Selected rows are summed
+    whole, and then divided. The startup program must make parts of the state, see `shard_startup`.
 
     Law: parameters and clips are those of the program before, but for the rounding of norms. With `shards`, bits are
     the same on all numbers of ranks that divide `shards`. A gradient that is fetched is that of one rank.
@@ -137,6 +144,9 @@ class _Sharding:
         self.norms: dict[Operator, tuple[str, list[int]]] = {}
         """Norms by which an operator clips: their name, and the columns."""
         self.levels = 0
+        self.by_rows: set[str] = set()
+        """Names whose parts are rows."""
+        self.reductions = Reductions(block, ranks, blocks)
         self._check(params)
 
     def apply(self) -> None:
@@ -147,10 +157,13 @@ class _Sharding:
         self.last = list(self.updates)[-1]
         for at, op in enumerate(section):
             op.role_vars = tuple([self._served(name) for name in op.role_vars])
+            if self.reductions.are_needed_by(op):
+                self.reductions.join_before(op)
             if self._uses(op):
                 self._divide(op, section[at:])
             if op is self.last:
                 self._gather()
+        self.reductions.join_before(None)
 
     def _check(self, params: Sequence[str]) -> None:
         if not params:
@@ -211,6 +224,7 @@ class _Sharding:
         for param, grad in self.grads.items():
             by_rows = self._is_rows(grad)
             if by_rows:
+                self.by_rows.update((param, grad))
                 self._append("c_part", [grad], Role.BACKWARD, by_rows=True)
             self._append("c_part", [param], Role.OPTIMIZE, by_rows=by_rows)
 
@@ -264,6 +278,12 @@ class _Sharding:
             self._divide_update(op)
         elif op.type in _CLIPS:
             self._clip(op, rest)
+        elif self._is_reduction(op):
+            (name,) = op.input("X")
+            self.reductions.add(op, self.parts[name], self.block.vars[name], name in self.by_rows)
+        elif op.type in _RESHAPES and self._is_flat(op):
+            insert_for(op, "assign", {"X": self.parts[op.input("X")[0]]}, {"Out": self._part(op.output("Out")[0])}, {})
+            self.block.remove(op)
         elif self._is_elementwise(op):
             self._divide_others(op)
             self._rename(op)
@@ -273,6 +293,17 @@ class _Sharding:
     def _served(self, name: str) -> str:
         """The name of a clipped gradient's part; parameters and the gradients of the backward pass stay."""
         return name if name in self.grads or name in self.raw else self.parts.get(name, name)
+
+    def _is_reduction(self, op: Operator) -> bool:
+        """Whether `op` makes one number of a part; of selected rows nobody knows the block that a value is in."""
+        if not is_to_one_number(op) or op.input("X")[0] not in self.parts:
+            return False
+        var = self.block.vars[op.input("X")[0]]
+        return var.tensor_type is not None and not var.tensor_type.is_rows and var.tensor_type.is_static
+
+    def _is_flat(self, op: Operator) -> bool:
+        """Whether `op` reads one array, of which parts are pieces of the flat array."""
+        return op.input_arg_names == op.input("X") and op.input("X")[0] not in self.by_rows
 
     def _is_elementwise(self, op: Operator) -> bool:
         """Whether each element of the results depends on the same elements of arrays, and on single numbers."""
@@ -290,8 +321,11 @@ class _Sharding:
 
     def _rename(self, op: Operator) -> None:
         """Let an operator read and write parts in place of whole arrays."""
+        before = op.input_arg_names
         for slot, names in op.inputs.items():
             op.set_input(slot, [self.parts.get(name, name) for name in names])
+        if not self.by_rows.isdisjoint(before):
+            self.by_rows.update(op.output_arg_names)
         for slot, names in op.outputs.items():
             op.set_output(slot, [self._part(name) for name in names])
         self.block.infer(op)
@@ -373,5 +407,5 @@ def _refused(op: Operator, why: str) -> ProgramError:
     return ProgramError(
         f"ShardOptimizerState cannot divide {op.type}: {why}",
         site=op.site, details=[str(op)],
-        hint="Clip by value, clip_by_norm or GradientClipByGlobalNorm, update single elements, or leave sharded out.",
+        hint="Clip by value or by norms of whole gradients, update single elements, or leave sharded out.",
     )  # fmt: skip

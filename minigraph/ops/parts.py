@@ -10,7 +10,9 @@ from minigraph.opdef import op
 from minigraph.ops.clip import clip_by_global_norm
 from minigraph.ops.norm import require_positive_order
 from minigraph.support.parts import Division
-from minigraph.types import DType, TensorType, require, require_floating
+from minigraph.types import DType, TensorType, require, require_floating, require_number
+
+_REDUCTIONS = ("sum", "max", "min", "squares", "sizes")
 
 
 def _part(x: TensorType, division: Division) -> TensorType:
@@ -57,6 +59,22 @@ def part_norms(xs: list[TensorType], *, blocks: int = 1, p: float = 2.0) -> Tens
         require_floating(x)
         require(x.shape[0] % blocks == 0, f"{x} has no {blocks} blocks")
     return TensorType(DType.FP64, (blocks, len(xs)))
+
+
+@op("part_reduction", inputs="X", outputs="Out", grad=None)
+def part_reduction(
+    x: TensorType, *, reduction: str, size: int, nranks: int, blocks: int = 1, by_rows: bool = False
+) -> TensorType:
+    """One number for each block of X, the part of this rank of an array, float64[blocks]; without what is padding.
+
+    `reduction` is 'sum', 'max', 'min', 'squares' or 'sizes': of the elements, of their squares, of their magnitudes.
+    The array has `size` elements, or rows with `by_rows`. The sum, maximum or minimum of the numbers of all ranks is
+    that of the array.
+    """
+    require_number(x)
+    require(reduction in _REDUCTIONS, f"reduction must be one of {', '.join(_REDUCTIONS)}")
+    require(x.shape[0] % blocks == 0, f"{x} has no {blocks} blocks")
+    return TensorType(DType.FP64, (blocks,))
 
 
 @op("clip_parts", inputs="X Norms ClipNorm", outputs="Out* Norm", rows="X", grad=None)

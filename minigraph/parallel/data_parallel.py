@@ -26,7 +26,8 @@ class DataParallel(GradAllReduce):
 
     With `exact`, each rank computes its part of `shards` shards of the batch one by one, and sums over them have one
     order: the bits of parameters, norms and factors are the same on every number of ranks that divides `shards`. They
-    are so on machines with the same processor, BLAS and number of its threads.
+    are so on machines with the same processor, BLAS and number of its threads. With and without `sharded`, norms that
+    the program computes by operators such as ``reduce_sum`` may differ by rounding.
 
     Attributes
     ----------

@@ -265,7 +265,7 @@ class _Check:
             return Spread.SQUARES
         if op.type == "reduce_max" and kinds == {SHARD}:
             return Spread.MAXIMUM
-        if op.type == "part_norms" and kinds == {SHARD}:
+        if op.type in ("part_norms", "part_reduction") and kinds == {SHARD}:
             return Spread.NORMS
         if kinds <= {SHARD, R}:
             if op.type in _CLIPS - {"clip", "square", "sqrt"}:

@@ -44,7 +44,8 @@ WITHOUT_SAMPLES = {
         "runtime/test_collective.py",  # results depend on other ranks
     ),
     **dict.fromkeys(
-        ("c_part", "c_reduce_parts", "c_gather_parts", "part_norms", "clip_parts"), "runtime/test_parts_of_ranks.py"
+        ("c_part", "c_reduce_parts", "c_gather_parts", "part_norms", "part_reduction", "clip_parts"),
+        "runtime/test_parts_of_ranks.py",
     ),
     **dict.fromkeys(
         ("empty_array", "write_to_array", "read_from_array", "lod_array_length", "tensor_array_to_tensor"),

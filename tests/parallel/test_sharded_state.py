@@ -118,6 +118,73 @@ def test_selected_rows(name, decay):
     assert_trains_alike(minimize, partial(network, is_sparse=True))
 
 
+def by_global_norm(pairs):
+    squares = [layers.reduce_sum(layers.square(grad)) for _, grad in pairs]
+    bound = layers.fill_constant([1], "float32", 0.05)
+    factor = 0.05 / layers.elementwise_max(layers.sqrt(layers.sums(squares)), bound)
+    return [(param, grad * factor) for param, grad in pairs]
+
+
+def by_root_of_mean_square(pairs):
+    return [
+        (param, grad / (layers.sqrt(layers.reduce_mean(layers.square(grad), dim=[0, -1][: len(grad.shape)])) + 1.0))
+        for param, grad in pairs
+    ]
+
+
+def by_largest(pairs):
+    """With numbers above 0 where the padding is, which must not count; and the least one."""
+    largest = [layers.reduce_max(layers.exp(layers.abs(grad)), keep_dim=True) for _, grad in pairs]
+    least = [layers.reduce_min(layers.exp(grad) + 1.0) for _, grad in pairs]
+    total = layers.sums([layers.reshape(each, [1]) for each in largest] + least)
+    return [(param, grad / total) for param, grad in pairs]
+
+
+def by_length_of_vectors(pairs):
+    sizes = [layers.reduce_sum(layers.reshape(layers.abs(grad), [-1]), dim=0) for _, grad in pairs]
+    few = [layers.reduce_sum(layers.cast(layers.abs(grad) > 0.01, "float32")) for _, grad in pairs]
+    total = layers.sums([layers.mean(grad) for _, grad in pairs]) + layers.sums(sizes) + layers.sums(few)
+    return [(param, grad / total) for param, grad in pairs]
+
+
+def by_ratio_to_the_parameter(pairs):
+    def length(x):
+        return layers.sqrt(layers.reduce_sum(layers.square(x)) + 0.01)
+
+    return [(param, grad * length(param) / length(grad) * 0.1) for param, grad in pairs]
+
+
+@pytest.mark.slow
+@pytest.mark.numbers
+@pytest.mark.parametrize(
+    "change", [by_global_norm, by_root_of_mean_square, by_largest, by_length_of_vectors, by_ratio_to_the_parameter]
+)
+def test_norms_that_are_written_out(change):
+    def minimize(loss):
+        optimizer = fluid.optimizer.Momentum(0.1, 0.9)
+        optimizer.apply_gradients(change(optimizer.backward(loss)))
+
+    alone = train(0, 1, minimize)
+    found = []
+    for ranks in (1, 2, 4, 8):
+        if ranks > 1:
+            for params in parallel.simulate(partial(train, ranks=ranks, minimize=minimize, sharded=True), ranks):
+                for param, expected in zip(params, alone, strict=True):
+                    np.testing.assert_allclose(param, expected, rtol=1e-5, atol=1e-6)
+        run = partial(train, ranks=ranks, minimize=minimize, shards=8, exact=True, sharded=True)
+        found += [[each.tobytes() for each in params] for params in parallel.simulate(run, ranks)]
+    assert found == found[:1] * 15
+
+
+def test_numbers_of_a_norm_are_exchanged_at_once():
+    def minimize(loss):
+        optimizer = fluid.optimizer.Momentum(0.1, 0.9)
+        optimizer.apply_gradients(by_global_norm(optimizer.backward(loss)))
+
+    twin = DataParallel(2, sharded=True)(built(minimize)[0])
+    assert len(twin.global_block().ops.of_type("c_allgather")) == 1
+
+
 def average(loss):
     fluid.optimizer.Adam(0.1).minimize(loss)
     fluid.optimizer.ExponentialMovingAverage(0.9).update()
@@ -277,6 +344,20 @@ def statistics():
     return optimizer(fluid.optimizer.SGD, grad_clip=GradientClipByGlobalNorm(1.0, telemetry=True))
 
 
+def by_hand(change, make=network):
+    def minimize(loss):
+        optimizer = fluid.optimizer.SGD(0.1)
+        optimizer.apply_gradients([(param, change(grad)) for param, grad in optimizer.backward(loss)])
+
+    return built(minimize, make)[0]
+
+
+def of_rows(grad):
+    if grad.type == fluid.core.VarDesc.VarType.SELECTED_ROWS:
+        layers.reduce_sum(layers.get_tensor_from_selected_rows(layers.merge_selected_rows(grad)))
+    return grad
+
+
 def overwritten():
     main = optimizer(fluid.optimizer.SGD)
     block = main.global_block()
@@ -295,6 +376,9 @@ def overwritten():
         (statistics, "cannot divide clip_statistics: it needs whole gradients"),
         (with_error_clip, "cannot divide clip: it reads a whole gradient, as an error_clip of a parameter does"),
         (twice, "it updates in front of another backward pass"),
+        (partial(by_hand, lambda grad: grad - layers.reduce_mean(grad, 0, keep_dim=True)), "cannot divide reduce_mean"),
+        (partial(by_hand, lambda grad: layers.reduce_prod(grad) * grad), "cannot divide reduce_prod"),
+        (partial(by_hand, of_rows, lambda: network(is_sparse=True)), "cannot divide"),
         (accumulated, "no update outside of branches"),
     ],
 )

@@ -115,6 +115,43 @@ def test_norms_and_clips_have_the_bits_of_the_whole_on_all_ranks(clip_norm, p, d
     assert len(bits) == 1
 
 
+REDUCED = {
+    "sum": (np.sum, np.sum), "max": (np.max, np.max), "min": (np.min, np.min),
+    "squares": (lambda x: np.sum(np.square(x)), np.sum), "sizes": (lambda x: np.sum(np.abs(x)), np.sum),
+}  # fmt: skip
+
+
+@pytest.mark.laws
+@pytest.mark.parametrize("by_rows", [False, True])
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64", "int64"])
+@pytest.mark.parametrize("reduction", REDUCED)
+def test_numbers_of_parts_have_the_same_bits_on_all_ranks(reduction, dtype, by_rows):
+    """Padding does not count: no element is 0, and some shapes have fewer rows than there are ranks."""
+    of_whole, of_numbers = REDUCED[reduction]
+    for shape in [(3, 2), (1,), (5, 7), (4096,), (9, 1, 2)]:
+        whole = (np.random.default_rng(2).uniform(1, 9, shape) * (-1) ** (reduction == "max")).astype(dtype)
+        bits = set()
+        for ranks in (1, 2, 4, 8):
+            attrs = {"nranks": ranks, "blocks": 8 // ranks, "by_rows": by_rows}
+            parts = parts_on_ranks(ranks, fluid.Executor, [whole], **attrs)
+            attrs |= {"reduction": reduction, "size": shape[0] if by_rows else whole.size}
+            found = on_ranks(
+                ranks, fluid.Executor, "part_reduction", lambda rank, parts=parts: {"X": parts[rank]}, {"Out": 1},
+                **attrs,
+            )  # fmt: skip
+            numbers = np.concatenate([each for (each,) in found])
+            np.testing.assert_allclose(of_numbers(numbers), of_whole(whole.astype("float64")), rtol=1e-6)
+            bits.add(numbers.tobytes())
+        assert len(bits) == 1
+
+
+def test_reductions_and_blocks_must_be_known():
+    array = np.ones(4, "float32")
+    for attrs, why in [({"reduction": "prod"}, "must be one of sum, max"), ({"reduction": "sum", "blocks": 3}, "no 3")]:
+        with pytest.raises(OpError, match=why):
+            appended("part_reduction", {"X": [array]}, {"Out": 1}, size=4, nranks=1, **attrs)
+
+
 def test_an_attribute_gives_the_threshold_and_large_values_do_not_overflow():
     array = np.full(4, 3e200)
     ((norms,),) = on_ranks(1, fluid.Executor, "part_norms", lambda _: {"X": [array]}, {"Out": 1}, blocks=2)
