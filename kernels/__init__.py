@@ -21,7 +21,8 @@ import minigraph.kernels.control_flow
 import minigraph.kernels.conv
 import minigraph.kernels.crf
 import minigraph.kernels.ctc
-import minigraph.kernels.cuda
+import minigraph.kernels.cuda.norms
+import minigraph.kernels.cuda.updates
 import minigraph.kernels.decoding
 import minigraph.kernels.deformable
 import minigraph.kernels.diagonal

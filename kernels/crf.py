@@ -13,6 +13,7 @@ import numpy as np
 
 from minigraph.kernels.batches import Batch
 from minigraph.kernels.indexing import added_rows, require_inside
+from minigraph.kernels.reduce import largest
 from minigraph.kernels.registry import kernel
 
 
@@ -26,7 +27,7 @@ def _tags(xp, label, batch, count) -> Any:
 def _exponentials(xp, x, axis) -> tuple[Any, Any]:
     """``exp(x - peak)`` in float64, and the peak along `axis`."""
     wide = x.astype(np.float64)
-    peak = wide.max(axis, keepdims=True, initial=-np.inf) if axis is not None else wide.max()
+    peak = largest(xp, wide, axis, keepdims=True) if axis is not None else wide.max()
     return xp.exp(wide - peak), peak
 
 

@@ -14,6 +14,7 @@ import numpy as np
 from minigraph.kernels.batches import Batch
 from minigraph.kernels.indexing import added_rows, require_inside
 from minigraph.kernels.rank_table import on_host
+from minigraph.kernels.reduce import largest
 from minigraph.kernels.registry import kernel
 from minigraph.kernels.upcast import widen
 
@@ -44,7 +45,7 @@ class _Shares:
     """Softmax along the last dimension, of all classes in the type of `logits` and of some in float64."""
 
     def __init__(self, xp, logits) -> None:
-        self._logits, self._peaks = logits, logits.max(-1, keepdims=True, initial=-np.inf)
+        self._logits, self._peaks = logits, largest(xp, logits, -1, keepdims=True)
         self.of_all = logits - self._peaks
         xp.exp(self.of_all, out=self.of_all)
         self._totals = self.of_all.sum(-1, keepdims=True)
@@ -175,7 +176,7 @@ def _backward(xp, log_states, skips, ends, last_steps) -> Any:
 
 def _log_sum(xp, x) -> Any:
     """Logarithm of the sum of exponentials along the last dimension."""
-    peak = x.max(-1, initial=-np.inf)
+    peak = largest(xp, x, -1)
     shift = xp.where(xp.isfinite(peak), peak, 0)
     with np.errstate(divide="ignore"):
         return xp.log(xp.exp(x - shift[:, None]).sum(-1)) + shift

@@ -26,6 +26,7 @@ __device__ inline float absolute(float x) { return fabsf(x); }
 __device__ inline double absolute(double x) { return fabs(x); }
 __device__ inline float lowest_exponent(float) { return -87.0f; }
 __device__ inline double lowest_exponent(double) { return -708.0; }
+template <typename W> __device__ W infinity(W zero) { return W(1) / zero; }
 """
 PREAMBLE += "".join(
     f"__device__ inline float {name}(float x) {{ return ::{name}f(x); }}\n"
@@ -47,7 +48,7 @@ def operation(steps: Sequence[str], views: Sequence[str], results: Sequence[str]
             if name is not None:
                 text = formula.replace("LOWEST_EXPONENT", "lowest_exponent(W(0))")
                 text = re.sub(r"\bT\(", "W(", _FUNCTION.sub(r"minigraph::\1(", text))
-                text = text.replace("1e999", "INFINITY")
+                text = text.replace("1e999", "minigraph::infinity(W(0))")
                 lines.append(f"W w_{name} = (W)(T)({text});")
         values.update({name: f"w_{name}" for name in call.writes})
     return "\n".join([*lines, *(f"{y} = (T)w_{y};" for y in results)])

@@ -12,6 +12,7 @@ import numpy as np
 
 from minigraph.errors import ExecutionError
 from minigraph.kernels.buffers import deliver, shaped, unshared, without_gaps
+from minigraph.kernels.cuda.rows import combine_rows as combine_on_gpu
 from minigraph.kernels.registry import kernel, specialize
 from minigraph.kernels.reshaping import numbers_from
 from minigraph.kernels.tensor import copied, number_in
@@ -141,17 +142,26 @@ def require_inside(xp, numbers, size, what) -> None:
 
 def added_rows(xp, like, numbers, rows) -> Any:
     """Zeros like `like`, with ``rows[i]`` added to row ``numbers[i]``, in linear time."""
-    # CuPy adds few types of integers; modulo 2**64 all are added alike.
-    wide = np.uint64 if like.dtype.kind in "iu" else np.float32 if like.dtype == np.float16 else like.dtype
-    total, rows = xp.zeros(like.shape, wide), rows.astype(wide, copy=False)
-    width = math.prod(like.shape[1:])
-    if xp is np and width > 1:
-        # By element, which NumPy adds to a vector at several times the speed of rows, in the same order.
-        places = numbers.astype(np.intp).reshape(-1, 1) * width + np.arange(width)
-        np.add.at(total.reshape(-1), places.reshape(-1), rows.reshape(-1))
-    else:
-        xp.add.at(total, numbers, rows)
+    wide = np.int64 if like.dtype.kind in "iu" else np.float32 if like.dtype == np.float16 else like.dtype
+    total = xp.zeros(like.shape, wide)
+    combine_rows(xp, "add", total, numbers, rows.astype(wide, copy=False))
     return total.astype(like.dtype, copy=False)
+
+
+def combine_rows(xp, operation, total, numbers, rows) -> None:
+    """Combine ``rows[i]`` with row ``numbers[i]`` of `total`, in place, for each i in turn.
+
+    `operation` is ``"add"``, ``"maximum"`` or ``"minimum"``.
+    """
+    width = math.prod(total.shape[1:])
+    if hasattr(xp, "RawModule"):
+        combine_on_gpu(xp, operation, total, numbers, rows)
+    elif width > 1 and total.flags.c_contiguous:
+        # By element, which NumPy combines with a vector at several times the speed of rows, in the same order.
+        places = numbers.astype(np.intp).reshape(-1, 1) * width + np.arange(width)
+        getattr(np, operation).at(total.reshape(-1), places.reshape(-1), rows.reshape(-1))
+    else:
+        getattr(np, operation).at(total, numbers, rows)
 
 
 def taken(xp, x, numbers, out=None) -> Any:

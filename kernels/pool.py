@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from minigraph.kernels.buffers import Scratch, deliver, unshared
+from minigraph.kernels.indexing import combine_rows
 from minigraph.kernels.registry import kernel
 from minigraph.kernels.sliding import (
     add_at,
@@ -272,7 +273,7 @@ def max_pool2d_with_index_grad(xp, x, mask, d_out):
     wide = np.float32 if x.dtype == np.float16 else x.dtype
     d_x = xp.zeros(images * size, wide)
     places = xp.arange(images)[:, None] * size + mask.reshape(images, prod(mask.shape[2:]))
-    xp.add.at(d_x, places.reshape(-1), d_out.reshape(-1).astype(wide, copy=False))
+    combine_rows(xp, "add", d_x, places.reshape(-1), d_out.reshape(-1).astype(wide, copy=False))
     return d_x.reshape(x.shape).astype(x.dtype, copy=False)
 
 

@@ -57,6 +57,13 @@ def reduce_mean(xp, x, *, dim, keep_dim, reduce_all, out_dtype, out=None):
     return deliver(xp, xp.sign(total) * (xp.abs(total) // _count(x, axes)), out)  # toward zero
 
 
+def largest(xp, x, axis, keepdims=False) -> Any:
+    """The maximum along an axis, -inf of no elements; CuPy's ``max`` takes no `initial`."""
+    if not x.shape[axis]:
+        return _filled(xp, x, (axis % x.ndim,), keepdims, -np.inf)
+    return x.max(axis, keepdims=keepdims)
+
+
 @kernel("reduce_max")
 def reduce_max(xp, x, *, dim, keep_dim, reduce_all, out_dtype, out=None):
     x, axes = _over(_converted(x, out_dtype), dim, keep_dim, reduce_all)
@@ -111,7 +118,7 @@ def cumsum(xp, x, *, axis, exclusive, reverse, out=None):
     return deliver(xp, xp.ascontiguousarray(totals, dtype=x.dtype), out)
 
 
-def _filled(xp, x, axes, keep_dim, value, out) -> Any:
+def _filled(xp, x, axes, keep_dim, value, out=None) -> Any:
     """The extreme of dimensions without elements."""
     shape = [1 if i in axes else size for i, size in enumerate(x.shape) if keep_dim or i not in axes]
     return deliver(xp, xp.full(shape, value, x.dtype), out)

@@ -136,7 +136,7 @@ def hierarchical_sigmoid_grad(
 def _paths(xp, label, path_table, path_code, num_classes) -> tuple[Any, Any, Any]:
     """For each row the nodes, the sides taken there, and where the path has not ended."""
     if path_table is not None:
-        inside = xp.logical_and.accumulate(path_table >= 0, axis=1)
+        inside = xp.cumsum(path_table < 0, axis=1) == 0
         nodes = xp.where(inside, path_table, 0)
         return nodes, inside & (path_code > 0), inside
     require_inside(xp, label, num_classes, "Label")
@@ -198,7 +198,7 @@ def _distinct(generator, count, classes) -> tuple[np.ndarray, int]:
 
 @kernel("sample_logits_grad")
 def sample_logits_grad(xp, samples, dims, d_out):
-    d_logits = xp.zeros(dims.shape[1:], widen(d_out).dtype)
-    rows = xp.broadcast_to(xp.arange(len(samples))[:, None], samples.shape)
-    xp.add.at(d_logits, (rows, samples), widen(d_out))
-    return narrow(xp, d_logits, d_out.dtype)
+    count, classes = dims.shape[1:]
+    places = xp.arange(count)[:, None] * classes + samples
+    d_logits = added_rows(xp, xp.empty(count * classes, d_out.dtype), places.reshape(-1), d_out.reshape(-1))
+    return d_logits.reshape(count, classes)

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from minigraph.kernels.indexing import combine_rows
 from minigraph.kernels.registry import kernel
 from minigraph.kernels.sequence_windows import offsets_of_rows
 from minigraph.kernels.upcast import narrow, widen
@@ -49,19 +50,20 @@ def grid_sampler(xp, x, grid):
 def grid_sampler_grad(xp, x, grid, d_out, *, wanted):
     images, d = widen(x), widen(d_out)
     batch, channels, height, width = x.shape
-    d_x = xp.zeros((batch, height * width, channels), images.dtype)
+    d_x = xp.zeros((batch * height * width, channels), images.dtype)
     d_grid = xp.zeros(grid.shape, images.dtype)
     samples = xp.arange(batch)[:, None, None]
     for rows, columns, inside, weight, slopes in _corners(xp, x.shape, widen(grid)):
         if wanted[0]:
             parts = (d * (weight * inside)[:, None]).transpose(0, 2, 3, 1)
-            xp.add.at(d_x, (samples, rows * width + columns), parts)
+            places = (samples * height + rows) * width + columns
+            combine_rows(xp, "add", d_x, places.reshape(-1), parts.reshape(-1, channels))
         if wanted[1]:
             flowing = (d * _picked(xp, images, rows, columns, inside)).sum(axis=1)
             for axis, slope in enumerate(slopes):
                 d_grid[..., axis] += flowing * slope
     if wanted[0]:
-        d_x = xp.ascontiguousarray(d_x.swapaxes(1, 2)).reshape(x.shape)
+        d_x = xp.ascontiguousarray(d_x.reshape(batch, height * width, channels).swapaxes(1, 2)).reshape(x.shape)
     return (narrow(xp, d_x, x.dtype) if wanted[0] else None), (narrow(xp, d_grid, x.dtype) if wanted[1] else None)
 
 

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from minigraph.kernels.indexing import combine_rows
+
 
 def numbers(offsets):
     """The number of the segment of each row, on the host.
@@ -24,8 +26,8 @@ def of_rows(xp, values, offsets):
     return values[xp.asarray(numbers(offsets))]
 
 
-def reduced(xp, function, rows, offsets, empty):
-    """``xp.add`` or the like over the rows of each segment; `empty` for those without."""
+def reduced(xp, operation, rows, offsets, empty):
+    """``"add"``, ``"maximum"`` or ``"minimum"`` over the rows of each segment; `empty` for those without."""
     out = xp.full((len(offsets) - 1, *rows.shape[1:]), empty, rows.dtype)
     is_filled = np.diff(offsets) > 0
     filled, starts = is_filled.nonzero()[0], offsets[:-1][is_filled]
@@ -33,7 +35,7 @@ def reduced(xp, function, rows, offsets, empty):
         return out
     if xp is np:
         # Segments without rows lie between no rows, so those that are left follow each other.
-        found = function.reduceat(rows[: offsets[-1]], starts, axis=0)
+        found = getattr(np, operation).reduceat(rows[: offsets[-1]], starts, axis=0)
         if len(filled) == len(out):
             return found
         out[filled] = found
@@ -42,5 +44,5 @@ def reduced(xp, function, rows, offsets, empty):
     others = np.ones(int(offsets[-1]), bool)
     others[starts] = False
     at = others.nonzero()[0]
-    function.at(out, xp.asarray(numbers(offsets)[at]), rows[xp.asarray(at)])
+    combine_rows(xp, operation, out, xp.asarray(numbers(offsets)[at]), rows[xp.asarray(at)])
     return out

@@ -20,7 +20,7 @@ def sequence_pool(xp, x, levels, *, pooltype, pad_value):
         rows = offsets[:-1] if pooltype == "FIRST" else offsets[1:] - 1
         out[xp.asarray(is_filled)] = x[xp.asarray(rows[is_filled])]
         return out, nothing
-    out = reduced(xp, xp.add, x, offsets, 0)
+    out = reduced(xp, "add", x, offsets, 0)
     if pooltype != "SUM":
         out *= _factors(xp, pooltype, offsets, x)
     if pad_value or pooltype == "SUM":
@@ -36,12 +36,12 @@ def _factors(xp, pooltype, offsets, x):
 
 
 def _largest(xp, x, offsets, pad_value):
-    out = reduced(xp, xp.maximum, x, offsets, pad_value)
+    out = reduced(xp, "maximum", x, offsets, pad_value)
     # NaN equals nothing: the first one is the largest, as for `maximum`.
     is_largest = (x == of_rows(xp, out, offsets)) | (x != x)
     rows = xp.arange(len(x), dtype=np.int32).reshape(-1, *[1] * (x.ndim - 1))
     candidates = xp.where(is_largest, rows, np.int32(len(x)))
-    return out, reduced(xp, xp.minimum, candidates, offsets, -1)
+    return out, reduced(xp, "minimum", candidates, offsets, -1)
 
 
 @kernel("sequence_pool_grad")

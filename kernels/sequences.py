@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from minigraph.errors import ExecutionError
+from minigraph.kernels.indexing import combine_rows
 from minigraph.kernels.rank_table import on_host
 from minigraph.kernels.registry import kernel
 from minigraph.kernels.segments import numbers, of_rows, reduced
@@ -16,16 +17,16 @@ from minigraph.kernels.sequence_rows import chosen, joined, lengths_of, offsets_
 @kernel("sequence_softmax")
 def sequence_softmax(xp, x, x_lod):
     offsets = x_lod[-1]
-    y = x - of_rows(xp, reduced(xp, xp.maximum, x, offsets, 0), offsets)
+    y = x - of_rows(xp, reduced(xp, "maximum", x, offsets, 0), offsets)
     xp.exp(y, out=y)
-    y /= of_rows(xp, reduced(xp, xp.add, y, offsets, 1), offsets)
+    y /= of_rows(xp, reduced(xp, "add", y, offsets, 1), offsets)
     return y
 
 
 @kernel("sequence_softmax_grad")
 def sequence_softmax_grad(xp, x, y, d_y, x_lod):
     d_x = d_y * y
-    d_x -= y * of_rows(xp, reduced(xp, xp.add, d_x, x_lod[-1], 0), x_lod[-1])
+    d_x -= y * of_rows(xp, reduced(xp, "add", d_x, x_lod[-1], 0), x_lod[-1])
     return d_x
 
 
@@ -42,7 +43,7 @@ def sequence_expand(xp, x, y, x_lod, y_lod, *, ref_level):
 @kernel("sequence_expand_grad")
 def sequence_expand_grad(xp, x, y, d_out, x_lod, y_lod, *, ref_level):
     if not x_lod:
-        return reduced(xp, xp.add, d_out, y_lod[ref_level], 0)
+        return reduced(xp, "add", d_out, y_lod[ref_level], 0)
     rows, _ = _expansion(x, x_lod, y_lod[ref_level])
     return _added_up(xp, d_out, rows, x)
 
@@ -79,7 +80,7 @@ def sequence_expand_as(xp, x, y, y_lod):
 
 @kernel("sequence_expand_as_grad")
 def sequence_expand_as_grad(xp, x, y, d_out, y_lod):
-    return reduced(xp, xp.add, d_out, y_lod[0], 0)
+    return reduced(xp, "add", d_out, y_lod[0], 0)
 
 
 def _check_count(x, offsets) -> None:
@@ -257,7 +258,8 @@ def sequence_erase(xp, x, x_lod, *, tokens):
 @kernel("sequence_scatter")
 def sequence_scatter(xp, x, ids, updates, ids_lod):
     out = x.copy()
-    xp.add.at(out, _targets(xp, x, ids, ids_lod[-1]), updates.reshape(-1))
+    rows, columns = _targets(xp, x, ids, ids_lod[-1])
+    combine_rows(xp, "add", out.reshape(-1), rows * x.shape[1] + columns, updates.reshape(-1))
     return out
 
 

@@ -76,6 +76,42 @@ def _noting(name):
 for _name in ("__bool__", "__int__", "__float__", "__index__", "item", "tolist"):
     setattr(ndarray, _name, _noting(_name))
 
+KEYWORDS = {
+    "all": "axis out keepdims", "amax": "axis out keepdims", "amin": "axis out keepdims", "any": "axis out keepdims",
+    "argmax": "axis out dtype keepdims", "argmin": "axis out dtype keepdims", "argsort": "axis kind",
+    "cumprod": "axis dtype out", "cumsum": "axis dtype out", "max": "axis out keepdims",
+    "mean": "axis dtype out keepdims", "min": "axis out keepdims", "prod": "axis dtype out keepdims",
+    "std": "axis dtype out ddof keepdims", "sum": "axis dtype out keepdims",
+    "var": "axis dtype out ddof keepdims",
+}  # fmt: skip
+"""Keywords of CuPy's functions and methods that have fewer of them than NumPy's."""
+
+UFUNC_METHODS = {
+    "at": ("add", "subtract", "maximum", "minimum", "bitwise_and", "bitwise_or", "bitwise_xor"),
+    "reduce": ("add", "multiply"),
+    "accumulate": ("add", "multiply"),
+    "reduceat": ("add",),
+}
+"""Methods of NumPy's universal functions that CuPy has, and for which functions."""
+
+
+def _check(name, words):
+    given = {each for each, value in words.items() if value is not None}  # NumPy's functions name all, with None
+    assert name not in KEYWORDS or given <= set(KEYWORDS[name].split()), f"CuPy's {name} takes {KEYWORDS[name]}"
+
+
+def _checked(name):
+    def method(self, *args, **words):
+        _check(name, words)
+        return getattr(np.ndarray, name)(self, *args, **words)
+
+    return method
+
+
+for _name in KEYWORDS:
+    if hasattr(np.ndarray, _name):
+        setattr(ndarray, _name, _checked(_name))
+
 
 def _of_device(value):
     if isinstance(value, np.ndarray | np.generic):
@@ -313,6 +349,7 @@ class HostCupy(types.ModuleType):
             return found
 
         def call(*args, **words):
+            _check(name, words)
             return _of_device(found(*args, **words))
 
         if isinstance(found, np.ufunc):
@@ -320,7 +357,9 @@ class HostCupy(types.ModuleType):
             def call(*args, out=None, **words):
                 return _of_device(found(*args, **words)) if out is None else found(*args, out=out, **words)
 
-            call.at = found.at
+            for method, names in UFUNC_METHODS.items():
+                if name in names:
+                    setattr(call, method, getattr(found, method))
 
         return call
 
@@ -336,6 +375,10 @@ _CTYPES = {"float16": "_Float16", "float32": "float", "float64": "double"}
 
 _HEAD = """
 #include <cmath>
+#undef INFINITY  // NVRTC has none of the macros of <math.h>
+#undef NAN
+#undef HUGE_VAL
+#undef M_PI
 #define __device__
 typedef _Float16 float16;
 """

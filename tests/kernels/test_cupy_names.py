@@ -1,8 +1,10 @@
 """What the CUDA side of minigraph uses of CuPy is there, where CuPy is installed; no GPU is needed for that."""
 
+import re
 from functools import reduce
 
 import pytest
+from host_cuda import KEYWORDS
 
 cupy = pytest.importorskip("cupy", reason="CuPy, of the extras cuda12 and cuda13, is not installed")
 
@@ -36,3 +38,9 @@ def test_nccl_has(name):
 @pytest.mark.parametrize("name", NAMES)
 def test_cupy_has(name):
     assert reduce(getattr, name.split("."), cupy) is not None
+
+
+@pytest.mark.parametrize("name", [name for name in KEYWORDS if hasattr(cupy.ndarray, name)])
+def test_the_stand_in_has_the_keywords_of_cupy(name):
+    signature = getattr(cupy.ndarray, name).__doc__.splitlines()[0]  # Cython writes the parameters there
+    assert re.findall(r"(\w+)=", signature) == KEYWORDS[name].split()

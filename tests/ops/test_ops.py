@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from asserting import assert_same_bits
+from host_cuda import needs_compiler
 from one_op import central_difference
 from sampled import DETERMINISTIC, WITHOUT_SAMPLES, Built, each, with_gradients
 
@@ -126,13 +127,29 @@ def test_the_text_of_the_program_parses_to_the_same_program(sample):
     assert fluid.Program.parse(str(program)).equals(program)
 
 
-@pytest.mark.gpu
-@each([s for s in DETERMINISTIC if not find_kernel(s.op, "cuda").takes_rng])  # generators of a GPU draw other numbers
-def test_the_gpu_agrees_with_the_cpu(sample, cuda_place):
-    for dtype in sample.dtypes:
+ON_BOTH_PLACES = [s for s in DETERMINISTIC if not find_kernel(s.op, "cuda").takes_rng]
+"""Samples without random numbers, of which a GPU draws others."""
+
+
+def check_the_gpu_agrees(sample, dtypes, place):
+    for dtype in dtypes:
         built = with_gradients(sample, dtype)
-        found = built.run(fluid.Executor(cuda_place))
+        found = built.run(fluid.Executor(place))
         tolerance = {"float64": 1e-12, "float32": 1e-5, "float16": 1e-2}[dtype]
         for name, value in built.run().items():
             assert (found[name].dtype, found[name].shape) == (value.dtype, value.shape)
             assert np.allclose(found[name], value, rtol=tolerance, atol=tolerance, equal_nan=True), name
+
+
+@pytest.mark.gpu
+@each(ON_BOTH_PLACES)
+def test_the_gpu_agrees_with_the_cpu(sample, cuda_place):
+    check_the_gpu_agrees(sample, sample.dtypes, cuda_place)
+
+
+@needs_compiler
+@pytest.mark.slow
+@each(ON_BOTH_PLACES)
+def test_kernels_for_a_gpu_use_what_cupy_has(sample, host_cuda):
+    """The stand-in has CuPy's keywords and methods, not all of NumPy's."""
+    check_the_gpu_agrees(sample, sample.dtypes[:1], fluid.CUDAPlace(0))

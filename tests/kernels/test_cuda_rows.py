@@ -1,0 +1,78 @@
+"""Rows that are combined by a CUDA kernel: run on the processor, and on a GPU where there is one."""
+
+import host_cuda as stand_in
+import numpy as np
+import pytest
+from host_cuda import needs_compiler
+
+from minigraph.kernels.indexing import combine_rows
+
+OPERATIONS = ["add", "maximum", "minimum"]
+CASES = {
+    "many of one number": (3, 200, (5,)),
+    "each number once": (50, 50, (2, 3)),
+    "numbers": (7, 1000, ()),
+    "one row": (4, 1, (9,)),
+    "no rows": (4, 0, (2,)),
+    "rows without elements": (4, 6, (0,)),
+    "more than a launch has threads": (1000, 3000, (200,)),
+}
+
+
+def drawn(case, dtype):
+    height, count, row = CASES[case]
+    rng = np.random.default_rng(3)
+    total, rows = ((rng.standard_normal((n, *row)) * 100).astype(dtype) for n in (height, count))
+    if np.dtype(dtype).kind == "f" and rows.size:
+        rows.reshape(-1)[:: max(rows.size // 5, 1)] = np.nan
+        total.reshape(-1)[0] = np.inf
+    numbers = rng.permutation(height) if count == height else rng.integers(0, height, count)
+    return total, numbers, rows
+
+
+def check(xp, place, operation, total, numbers, rows):
+    expected, found = total.copy(), place(total)
+    with np.errstate(invalid="ignore"):
+        getattr(np, operation).at(expected, numbers, rows)
+    combine_rows(xp, operation, found, place(numbers), place(rows))
+    found = xp.asnumpy(found)
+    assert (found.dtype, found.shape) == (expected.dtype, expected.shape)
+    assert np.array_equal(np.isnan(found), np.isnan(expected))
+    assert np.nan_to_num(found).tobytes() == np.nan_to_num(expected).tobytes(), "the order of the rows counts"
+
+
+@needs_compiler
+@pytest.mark.parametrize("operation", OPERATIONS)
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "int64"])
+@pytest.mark.parametrize("case", [case for case in CASES if not case.startswith("more")])
+def test_rows_are_combined_in_their_order(case, dtype, operation, host_cuda):
+    check(host_cuda, host_cuda.array, operation, *drawn(case, dtype))
+
+
+@needs_compiler
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_other_types_are_combined_in_a_wider_one(operation, host_cuda):
+    total, numbers, rows = drawn("many of one number", "float64")
+    expected, found = total.astype("float32"), host_cuda.array(total.astype("float16"))
+    getattr(np, operation).at(expected, numbers, rows.astype("float16").astype("float32"))
+    combine_rows(host_cuda, operation, found, host_cuda.array(numbers), host_cuda.array(rows.astype("float16")))
+    np.testing.assert_allclose(np.asarray(found, "float32"), expected, rtol=2e-3, atol=0.5)
+
+
+@needs_compiler
+def test_a_number_outside_is_left_out_and_no_values_are_waited_for(host_cuda):
+    total, numbers, rows = np.zeros((2, 3)), np.array([1, -1, 2, 0]), np.ones((4, 3))
+    found = host_cuda.array(total)
+    given = host_cuda.array(numbers), host_cuda.array(rows)
+    stand_in.ndarray.looked_at = 0
+    combine_rows(host_cuda, "add", found, *given)
+    assert stand_in.ndarray.looked_at == 0
+    assert np.array_equal(found, np.ones((2, 3)))
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("operation", OPERATIONS)
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "int64"])
+@pytest.mark.parametrize("case", CASES)
+def test_a_gpu_combines_rows_in_their_order(case, dtype, operation, cuda_place):
+    check(cuda_place.xp, cuda_place.to_device, operation, *drawn(case, dtype))
