@@ -14,7 +14,11 @@ import numpy as np
 
 from minigraph.kernels.jit import offers
 from minigraph.kernels.jit.compiling import Loops
+from minigraph.kernels.jit.functions import UnsupportedError
+from minigraph.kernels.jit.loops_in_tables import record_loop
 from minigraph.kernels.jit.offers import numba_name, offer, vectors
+from minigraph.kernels.jit.recorders import native_loop
+from minigraph.kernels.jit.recording import Recording, Symbol
 from minigraph.kernels.loss import SHORT_ROW
 
 _LOOPS = {kind: Loops(f"functions{kind[-2:]}", "exponentials", "losses") for kind in ("float32", "float64")}
@@ -221,3 +225,82 @@ def cross_entropy_grad2(xp, match, label, x_shape, d_loss, *, ignore_index):
 @offer("cross_entropy_grad")
 def cross_entropy_grad(xp, x, label, d_loss, *, soft_label, ignore_index):
     return None if soft_label else _gradient("cross_entropy_grad", x, label, d_loss, ignore_index, -1)
+
+
+# In tables of calls
+
+
+def _record(recording: Recording, name: str, letters: str, *given: Any) -> None:
+    kind = next(x for x, letter in zip(given, letters, strict=True) if letter in "mv").dtype.name
+    record_loop(recording, (f"functions{kind[-2:]}", "exponentials", "losses"), name, letters, *given)
+
+
+def _matrix(x: Symbol) -> Symbol:
+    if x.is_transposed:
+        raise UnsupportedError("another order")
+    return x.reshape(-1, x.shape[-1])
+
+
+@native_loop("softmax")
+def record_softmax(recording, x, *, axis):
+    flat, y = _matrix(x), recording.new(x.shape, x.dtype)
+    _record_softmax(recording, flat, y.reshape(flat.shape))
+    return y
+
+
+def _record_softmax(recording: Recording, x: Symbol, y: Symbol) -> tuple[Symbol, Symbol]:
+    """Record the softmax of rows; returns the largest element of each and the sum."""
+    largest, total = (recording.new(x.shape[:1], x.dtype) for _ in range(2))
+    _record(recording, "softmax", "mmvv", x, y, largest, total)
+    return largest, total
+
+
+@native_loop("softmax_grad")
+def record_softmax_grad(recording, y, d_y, *, axis):
+    flat, d_x = _matrix(y), recording.new(y.shape, y.dtype)
+    _record(recording, "softmax_grad", "mmm", flat, _matrix(d_y), d_x.reshape(flat.shape))
+    return d_x
+
+
+@native_loop("softmax_with_cross_entropy")
+def record_loss_of_softmax(recording, logits, label, *, soft_label, ignore_index, axis):
+    if soft_label:
+        raise UnsupportedError("shares in place of labels")
+    x, y, loss = _matrix(logits), recording.new(logits.shape, logits.dtype), recording.new(label.shape, logits.dtype)
+    largest, total = _record_softmax(recording, x, y.reshape(x.shape))
+    given = x, label.reshape(-1), ignore_index, largest, total, loss.reshape(-1)
+    _record(recording, "loss_of_softmax", "mlivvv", *given)
+    return y, loss
+
+
+def _record_gradient(name: str, recording: Recording, x: Symbol, label: Symbol, d_loss: Symbol, ignored: int) -> Symbol:
+    flat, d_x = _matrix(x), recording.new(x.shape, x.dtype)
+    given = flat, label.reshape(-1), d_loss.reshape(-1), ignored, d_x.reshape(flat.shape)
+    _record(recording, name, "mlvim", *given)
+    return d_x
+
+
+@native_loop("softmax_with_cross_entropy_grad")
+def record_gradient_of_logits(recording, probabilities, label, d_loss, *, soft_label, ignore_index, axis):
+    if soft_label:
+        raise UnsupportedError("shares in place of labels")
+    name = "softmax_with_cross_entropy_grad"
+    return _record_gradient(name, recording, probabilities, label, d_loss, ignore_index)
+
+
+@native_loop("cross_entropy_grad")
+def record_cross_entropy_grad(recording, x, label, d_loss, *, soft_label, ignore_index):
+    if soft_label:
+        raise UnsupportedError("shares in place of labels")
+    return _record_gradient("cross_entropy_grad", recording, x, label, d_loss, ignore_index)
+
+
+@native_loop("fused_mean_loss")
+def record_mean_loss(recording, x, label, *, ignore_index, slope, from_logits, wanted):
+    flat, dtype, shape = _matrix(x), x.dtype, x.shape
+    y = recording.new(shape if wanted[0] else (1, shape[-1]), dtype)
+    loss, d_x = recording.new((1,), dtype), recording.new(shape, dtype)
+    each = dtype.type(slope) / dtype.type(label.size)
+    given = flat, label.reshape(-1), ignore_index, _LIMIT, each, _matrix(y), loss, d_x.reshape(flat.shape)
+    _record(recording, "mean_loss_of_logits" if from_logits else "fused_mean_loss", "mlinnmvm", *given)
+    return y if wanted[0] else None, loss, d_x

@@ -1,11 +1,11 @@
-"""Normalization of rows or channels and its gradients, with sums in float64.
+"""Normalization of rows or channels and its gradients, with sums in float64, called from Python and from tables.
 
 Results are within 16 units of the last place of the largest.
 """
 
 from __future__ import annotations
 
-from functools import partial
+from collections.abc import Callable
 from math import prod
 from typing import Any
 
@@ -13,141 +13,264 @@ import numpy as np
 
 from minigraph.kernels.jit import offers
 from minigraph.kernels.jit.compiling import Loops
+from minigraph.kernels.jit.functions import UnsupportedError
+from minigraph.kernels.jit.loops_in_tables import record_loop, types_of
 from minigraph.kernels.jit.offers import numba_name, offer, vectors
+from minigraph.kernels.jit.recorders import native_loop
 from minigraph.kernels.normalization import FEW_TO_A_MEAN, uses_running_statistics
 from minigraph.support.window_rules import CHANNELS_LAST
 
-_LOOPS = Loops("normalization")
+_MODULES = ("normalization",)
+_LOOPS = Loops(*_MODULES)
+_LETTERS = {
+    "layer_norm": "mvvfmvv",
+    "layer_norm_grad": "mvvvmfmmww",
+    "batch_norm": "mvvvvffmvvvv",
+    "batch_norm_grad": "mvvvmmvv",
+    "batch_norm_given": "mvvvvfmv",
+    "batch_norm_given_grad": "mvvvmmvv",
+    "batch_norm_of_rows": "mvvvvffmwwvvvvvv",
+    "batch_norm_grad_of_rows": "mvvvmmwwwvvvvvv",
+    "batch_norm_given_of_rows": "mvvvvfmwv",
+    "batch_norm_given_grad_of_rows": "mvvvmmwwvvv",
+    "group_norm": "mvvifmvvv",
+    "group_norm_grad": "mvvvmifmww",
+    "instance_norm_grad": "mvvvmmww",
+}
+"""The kinds of the parameters of each loop, see `minigraph.kernels.jit.loops_in_tables`."""
 
 
-def _kind(x: Any, begin: int, *vectors_of_rows: Any) -> str | None:
-    """The name of the type, if all that a loop takes is of it, and large enough."""
-    if any(each is not None and each.dtype != x.dtype for each in vectors_of_rows):
-        return None
-    fits = prod(x.shape) >= offers.LEAST and 0 not in x.shape and 0 < begin < len(x.shape)
-    fits = fits and prod(x.shape[begin:]) > FEW_TO_A_MEAN
-    return numba_name(x.dtype) if fits else None
+def _register(type: str, loop_for: Callable[..., str | None], arranged: Callable[..., Any]) -> None:
+    """Offer a loop for an operator, and record it for tables.
+
+    ``loop_for(*inputs, **attrs)`` returns the name of the loop for inputs of these types, or None.
+    ``arranged(new, name, *inputs, **attrs)`` returns its arguments and the results, for arrays as for symbols; what
+    ``new(shape, dtype)`` makes, results first, has memory of its own.
+    """
+
+    @offer(type)
+    def offered(xp: Any, *types: Any, **attrs: Any) -> Any:
+        name = loop_for(*types, **attrs)
+        if name is None:
+            return None
+        loop = _LOOPS.typed(name, _LETTERS[name], types_of(types[0].dtype))
+
+        def call(*inputs: Any, out: Any = ()) -> Any:
+            vectors(*[x for x in (*inputs, *out) if x is not None])
+            buffers = list(out)
+
+            def new(shape: Any, dtype: Any) -> Any:
+                buffer = buffers.pop(0) if buffers else None
+                return np.empty(shape, dtype) if buffer is None else buffer
+
+            given, results = arranged(new, name, *inputs, **attrs)
+            loop(*given)
+            return results() if callable(results) else results
+
+        return call
+
+    @native_loop(type)
+    def recorded(recording: Any, *inputs: Any, **attrs: Any) -> Any:
+        name = loop_for(*inputs, **attrs)
+        if name is None or any(x is not None and x.is_transposed for x in inputs):
+            raise UnsupportedError("another way")
+        given, results = arranged(recording.new, name, *inputs, **attrs)
+        record_loop(recording, _MODULES, name, _LETTERS[name], *given)
+        return results() if callable(results) else results
 
 
-def _kind_of_channels(x: Any, data_layout: str, *vectors_of_channels: Any) -> str | None:
-    """The same for channels, which are the second dimension."""
-    if any(each is None or each.dtype != x.dtype for each in vectors_of_channels) or data_layout == CHANNELS_LAST:
-        return None
-    size, channels = prod(x.shape), prod(x.shape[1:2])
-    return numba_name(x.dtype) if size >= offers.LEAST and size > FEW_TO_A_MEAN * channels else None
+def _is_compiled(x: Any, means: int, *others: Any) -> bool:
+    """Whether there is a loop for arrays of the type of `x`, and there are enough elements, also for each mean."""
+    alike = all(each is None or each.dtype == x.dtype for each in others)
+    size = prod(x.shape)
+    return alike and numba_name(x.dtype) is not None and size >= offers.LEAST and size > FEW_TO_A_MEAN * means > 0
 
 
-@offer("layer_norm")
-def layer_norm(xp, x, scale, bias, *, epsilon, begin_norm_axis):
-    kind = _kind(x, begin_norm_axis, scale, bias)
-    if kind is None:
-        return None
-    matrix, vector = f"{kind}[:, ::1]", f"{kind}[::1]"
-    loop = _LOOPS.compiled("layer_norm", f"void({matrix}, {vector}, {vector}, float64, {matrix}, {vector}, {vector})")
+# Rows
+
+
+def _layer_norm_loop(x: Any, scale: Any, bias: Any, *, epsilon: float, begin_norm_axis: int) -> str | None:
+    has_both = 0 < begin_norm_axis < len(x.shape)
+    return "layer_norm" if has_both and _is_compiled(x, prod(x.shape[:begin_norm_axis]), scale, bias) else None
+
+
+def _layer_norm(new, name, x, scale, bias, *, epsilon, begin_norm_axis):
     rows = prod(x.shape[:begin_norm_axis])
-    ones, zeros = (make(prod(x.shape) // rows, x.dtype) for make in (np.ones, np.zeros))
-
-    def normalize(x, scale, bias, out=None):
-        shapes = x.shape, (rows,), (rows,)
-        found = [
-            np.empty(shape, x.dtype) if buffer is None else buffer
-            for shape, buffer in zip(shapes, out or (None,) * 3, strict=True)
-        ]
-        scale, bias = ones if scale is None else scale, zeros if bias is None else bias
-        x_flat, y_flat, *others = vectors(x, found[0], scale, bias, found[1], found[2])
-        matrix = (rows, x.size // rows)
-        loop(x_flat.reshape(matrix), others[0], others[1], epsilon, y_flat.reshape(matrix), others[2], others[3])
-        return tuple(found)
-
-    return normalize
+    y, mean, variance = new(x.shape, x.dtype), new((rows,), x.dtype), new((rows,), x.dtype)
+    matrix = rows, prod(x.shape) // rows
+    scale, bias = _filled(new, scale, matrix[1], x.dtype, 1), _filled(new, bias, matrix[1], x.dtype, 0)
+    return (x.reshape(matrix), scale, bias, epsilon, y.reshape(matrix), mean, variance), (y, mean, variance)
 
 
-@offer("layer_norm_grad")
-def layer_norm_grad(xp, x, scale, bias, mean, variance, d_y, *, epsilon, begin_norm_axis, wanted):
-    kind = _kind(x, begin_norm_axis, scale, bias, mean, variance, d_y)
-    if kind is None or not wanted[0]:
-        return None
-    matrix, vector, wide = f"{kind}[:, ::1]", f"{kind}[::1]", "float64[::1]"
-    loop = _LOOPS.compiled(
-        "layer_norm_grad",
-        f"void({matrix}, {vector}, {vector}, {vector}, {matrix}, float64, {matrix}, {matrix}, {wide}, {wide})",
-    )
+def _filled(new: Any, vector: Any, size: int, dtype: Any, number: int) -> Any:
+    """A vector, or one of the same `number` in its place."""
+    if vector is not None:
+        return vector.reshape(-1)
+    made = new((size,), dtype)
+    made[...] = number
+    return made
+
+
+def _layer_norm_grad_loop(x, scale, bias, mean, variance, d_y, *, epsilon, begin_norm_axis, wanted):
+    has_both = 0 < begin_norm_axis < len(x.shape) and wanted[0]
+    fits = has_both and _is_compiled(x, prod(x.shape[:begin_norm_axis]), scale, bias, mean, variance, d_y)
+    return "layer_norm_grad" if fits else None
+
+
+def _layer_norm_grad(new, name, x, scale, bias, mean, variance, d_y, *, epsilon, begin_norm_axis, wanted):
     rows = prod(x.shape[:begin_norm_axis])
-    ones = np.ones(prod(x.shape) // rows, x.dtype)
-
-    def gradients(x, scale, bias, mean, variance, d_y):
-        columns = x.size // rows
-        d_x, d_scale, d_bias = np.empty(x.shape, x.dtype), np.empty(columns), np.empty(columns)
-        x_flat, d_flat, s, m, v = vectors(x, d_y, ones if scale is None else scale, mean, variance)
-        matrix = (rows, columns)
-        loop(
-            x_flat.reshape(matrix), s, m, v, d_flat.reshape(matrix), epsilon, d_x.reshape(matrix),
-            np.empty((2, columns), x.dtype), d_scale, d_bias,
-        )  # fmt: skip
-        own = [each.astype(x.dtype, copy=False) for each in (d_scale, d_bias)]
-        return d_x, own[0] if wanted[1] else None, own[1] if wanted[2] else None
-
-    return gradients
+    matrix = rows, prod(x.shape) // rows
+    d_x, work = new(x.shape, x.dtype), new((2, matrix[1]), x.dtype)
+    d_scale, d_bias = new((matrix[1],), np.float64), new((matrix[1],), np.float64)
+    given = (
+        x.reshape(matrix), _filled(new, scale, matrix[1], x.dtype, 1), mean, variance, d_y.reshape(matrix), epsilon,
+        d_x.reshape(matrix), work, d_scale, d_bias,
+    )  # fmt: skip
+    return given, lambda: (d_x, *_narrowed(x.dtype, (d_scale, d_bias), wanted[1:]))
 
 
-@offer("batch_norm")
-def batch_norm(
-    xp, x, scale, bias, mean, variance, momentum_tensor, *, is_test, momentum, epsilon, data_layout, use_global_stats,
-    trainable_statistics,
-):  # fmt: skip
-    kind = _kind_of_channels(x, data_layout, scale, bias, mean, variance)
-    if kind is None or momentum_tensor is not None:
+def _narrowed(dtype: Any, sums: Any, wanted: Any) -> list[Any]:
+    """Those of the sums that are wanted, in the type of X."""
+    pairs = zip(sums, wanted, strict=True)
+    return [each.astype(dtype, copy=False) if is_wanted else None for each, is_wanted in pairs]
+
+
+_register("layer_norm", _layer_norm_loop, _layer_norm)
+_register("layer_norm_grad", _layer_norm_grad_loop, _layer_norm_grad)
+
+
+# Channels
+
+_GIVEN = {"batch_norm": "batch_norm_given", "batch_norm_grad": "batch_norm_given_grad"}
+"""Loops for statistics that are given."""
+
+_OF_ROWS = "_of_rows"
+"""End of the names of loops for channels that lie side by side."""
+
+
+def _channel_loop(name: str, x: Any, own: Any, d_y: Any, attrs: Any) -> str | None:
+    """The loop for images whose channels have vectors like those in `own`."""
+    if any(each is None for each in own) or not _is_compiled(x, prod(own[0].shape), *own, d_y):
         return None
-    matrix, vector = f"{kind}[:, ::1]", f"{kind}[::1]"
-    own = ", ".join([vector] * 4)
-    if uses_running_statistics(is_test, use_global_stats, trainable_statistics):
-        given = _LOOPS.compiled("batch_norm_given", f"void({matrix}, {own}, float64, {matrix}, {vector})")
-        return partial(_normalize_by, given, epsilon)
-    loop = _LOOPS.compiled("batch_norm", f"void({matrix}, {own}, float64, float64, {matrix}, {own})")
-    channels = x.shape[1]
-
-    def normalize(x, scale, bias, mean, variance, _momentum_tensor):
-        y, found = np.empty(x.shape, x.dtype), [np.empty(channels, x.dtype) for _ in range(4)]
-        x_flat, y_flat, *given = vectors(x, y, scale, bias, mean, variance)
-        loop(_by_channel(x_flat, x), *given, momentum, epsilon, _by_channel(y_flat, x), *found)
-        return y, *found
-
-    return normalize
+    keys = ("is_test", "use_global_stats", "trainable_statistics")
+    name = _GIVEN[name] if uses_running_statistics(*[attrs[key] for key in keys]) else name
+    are_side_by_side = attrs["data_layout"] == CHANNELS_LAST or prod(x.shape[2:]) == 1
+    return name + _OF_ROWS if are_side_by_side else name
 
 
-def _normalize_by(loop, epsilon, x, scale, bias, mean, variance, _momentum_tensor):
-    y, inverse = np.empty(x.shape, x.dtype), np.empty(scale.shape, x.dtype)
-    x_flat, y_flat, *given = vectors(x, y, scale, bias, mean, variance)
-    loop(_by_channel(x_flat, x), *given, epsilon, _by_channel(y_flat, x), inverse)
-    return y, mean.copy(), variance.copy(), mean.copy(), inverse
+def _by_channel(name: str, x: Any, channels: int) -> tuple[int, int]:
+    """Rows and columns: a row has the elements of an image and channel, or one element of each channel."""
+    rows = prod(x.shape) // channels if name.endswith(_OF_ROWS) else x.shape[0] * channels
+    return rows, prod(x.shape) // rows
 
 
-def _by_channel(flat, x):
-    """The elements of `x` as rows, one for each image and channel."""
-    rows = len(x) * x.shape[1]
-    return flat.reshape(rows, x.size // rows)
-
-
-@offer("batch_norm_grad")
-def batch_norm_grad(
-    xp, x, scale, bias, saved_mean, saved_inverse, d_y, *, is_test, epsilon, data_layout, use_global_stats,
-    trainable_statistics, wanted,
-):  # fmt: skip
-    kind = _kind_of_channels(x, data_layout, scale, bias, saved_mean, saved_inverse, d_y)
-    if kind is None or not all(wanted):
-        return None
-    is_given = uses_running_statistics(is_test, use_global_stats, trainable_statistics)
-    matrix, vector = f"{kind}[:, ::1]", f"{kind}[::1]"
-    loop = _LOOPS.compiled(
-        "batch_norm_given_grad" if is_given else "batch_norm_grad",
-        f"void({matrix}, {vector}, {vector}, {vector}, {matrix}, {matrix}, {vector}, {vector})",
+def _batch_norm_loop(x, scale, bias, mean, variance, momentum_tensor, **attrs):
+    return (
+        None
+        if momentum_tensor is not None
+        else _channel_loop("batch_norm", x, (scale, bias, mean, variance), None, attrs)
     )
-    channels = x.shape[1]
 
-    def gradients(x, scale, bias, saved_mean, saved_inverse, d_y):
-        d_x, d_scale, d_bias = np.empty(x.shape, x.dtype), np.empty(channels, x.dtype), np.empty(channels, x.dtype)
-        x_flat, d_flat, d_x_flat, *given = vectors(x, d_y, d_x, scale, saved_mean, saved_inverse)
-        loop(_by_channel(x_flat, x), *given, _by_channel(d_flat, x), _by_channel(d_x_flat, x), d_scale, d_bias)
-        return d_x, d_scale, d_bias
 
-    return gradients
+def _batch_norm(new, name, x, scale, bias, mean, variance, momentum_tensor, *, momentum, epsilon, **attrs):
+    matrix, own, wide = _by_channel(name, x, scale.shape[0]), (scale.shape, x.dtype), (scale.shape, np.float64)
+    y = new(x.shape, x.dtype)
+    flat = x.reshape(matrix), scale, bias, mean, variance
+    if name.startswith("batch_norm_given"):
+        work, inverse = [new(*wide)] if name.endswith(_OF_ROWS) else [], new(*own)
+        results = lambda: (y, mean.copy(), variance.copy(), mean.copy(), inverse)  # noqa: E731
+        return (*flat, epsilon, y.reshape(matrix), *work, inverse), results
+    work = [new(*each) for each in (wide, wide, own, own)] if name.endswith(_OF_ROWS) else []
+    found = [new(*own) for _ in range(4)]
+    return (*flat, momentum, epsilon, y.reshape(matrix), *work, *found), (y, *found)
+
+
+def _batch_norm_grad_loop(x, scale, bias, saved_mean, saved_inverse, d_y, *, wanted, **attrs):
+    own = scale, bias, saved_mean, saved_inverse
+    return _channel_loop("batch_norm_grad", x, own, d_y, attrs) if all(wanted) else None
+
+
+def _batch_norm_grad(new, name, x, scale, bias, saved_mean, saved_inverse, d_y, **attrs):
+    matrix, own, wide = _by_channel(name, x, scale.shape[0]), (scale.shape, x.dtype), (scale.shape, np.float64)
+    d_x, d_scale, d_bias = new(x.shape, x.dtype), new(*own), new(*own)
+    work = []
+    if name.endswith(_OF_ROWS):
+        kinds = (wide, wide, own) if name.startswith("batch_norm_given") else (*[wide] * 3, *[own] * 4)
+        work = [new(*each) for each in kinds]
+    matrices = x.reshape(matrix), scale, saved_mean, saved_inverse, d_y.reshape(matrix), d_x.reshape(matrix)
+    return (*matrices, *work, d_scale, d_bias), (d_x, d_scale, d_bias)
+
+
+_register("batch_norm", _batch_norm_loop, _batch_norm)
+_register("batch_norm_grad", _batch_norm_grad_loop, _batch_norm_grad)
+
+
+# Groups of channels, and single ones
+
+
+def _group_loop(name: str, x: Any, groups: int, data_layout: str, own: Any, others: Any = ()) -> str | None:
+    """The loop for groups of channels that have vectors like those in `own`."""
+    if data_layout == CHANNELS_LAST or any(each is None for each in own):
+        return None
+    return name if _is_compiled(x, x.shape[0] * groups, *own, *others) else None
+
+
+def _group_norm_loop(x, scale, bias, *, groups, epsilon, data_layout):
+    return _group_loop("group_norm", x, groups, data_layout, (scale, bias))
+
+
+def _group_norm(new, name, x, scale, bias, *, groups, epsilon, data_layout):
+    matrix = x.shape[0] * x.shape[1], prod(x.shape[2:])
+    y, mean, variance = new(x.shape, x.dtype), new((x.shape[0], groups), x.dtype), new((x.shape[0], groups), x.dtype)
+    count = x.shape[0] * groups
+    given = (
+        x.reshape(matrix), scale, bias, x.shape[1] // groups, epsilon, y.reshape(matrix), mean.reshape(count),
+        variance.reshape(count), new((count,), x.dtype),
+    )  # fmt: skip
+    return given, (y, mean, variance)
+
+
+def _group_norm_grad_loop(x, scale, bias, mean, variance, d_y, *, groups, epsilon, data_layout, wanted):
+    found = _group_loop("group_norm_grad", x, groups, data_layout, (scale, bias), (mean, variance, d_y))
+    return found if wanted[0] else None
+
+
+def _group_norm_grad(new, name, x, scale, bias, mean, variance, d_y, *, groups, epsilon, data_layout, wanted):
+    matrix, count = (x.shape[0] * x.shape[1], prod(x.shape[2:])), x.shape[0] * groups
+    d_x, sums = new(x.shape, x.dtype), [new(scale.shape, np.float64) for _ in range(2)]
+    given = (
+        x.reshape(matrix), scale, mean.reshape(count), variance.reshape(count), d_y.reshape(matrix),
+        x.shape[1] // groups, epsilon, d_x.reshape(matrix), *sums,
+    )  # fmt: skip
+    return given, lambda: (d_x, *_narrowed(x.dtype, sums, wanted[1:]))
+
+
+def _instance_norm_loop(x, scale, bias, *, epsilon):
+    return _group_loop("group_norm", x, x.shape[1], "NCHW", (scale, bias))
+
+
+def _instance_norm(new, name, x, scale, bias, *, epsilon):
+    matrix = x.shape[0] * x.shape[1], prod(x.shape[2:])
+    y, mean, inverse, variance = new(x.shape, x.dtype), *[new(matrix[:1], x.dtype) for _ in range(3)]
+    given = x.reshape(matrix), scale, bias, 1, epsilon, y.reshape(matrix), mean, variance, inverse
+    return given, (y, mean, inverse)
+
+
+def _instance_norm_grad_loop(x, scale, saved_mean, saved_inverse, d_y, *, epsilon, wanted):
+    others = saved_mean, saved_inverse, d_y
+    return _group_loop("instance_norm_grad", x, x.shape[1], "NCHW", (scale,), others) if wanted[0] else None
+
+
+def _instance_norm_grad(new, name, x, scale, saved_mean, saved_inverse, d_y, *, epsilon, wanted):
+    matrix = x.shape[0] * x.shape[1], prod(x.shape[2:])
+    d_x, sums = new(x.shape, x.dtype), [new(scale.shape, np.float64) for _ in range(2)]
+    given = (
+        x.reshape(matrix), scale, saved_mean, saved_inverse, d_y.reshape(matrix), d_x.reshape(matrix), *sums
+    )  # fmt: skip
+    return given, lambda: (d_x, *_narrowed(x.dtype, sums, wanted[1:]))
+
+
+_register("group_norm", _group_norm_loop, _group_norm)
+_register("group_norm_grad", _group_norm_grad_loop, _group_norm_grad)
+_register("instance_norm", _instance_norm_loop, _instance_norm)
+_register("instance_norm_grad", _instance_norm_grad_loop, _instance_norm_grad)

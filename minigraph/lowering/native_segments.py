@@ -365,6 +365,8 @@ def _is_free(memory: Memory, recording: Recording, memories: dict[int, Memory], 
     if any(memories[each] != memory for each in inputs):
         return False
     writes = [call.operands[-1][0] for call in recording.calls]
+    if number not in writes:  # a loop writes several results at once
+        return False
     first, *later = recording.calls[writes.index(number) :]
     if any(each in inputs for call in later for each, _ in call.operands[:-1]):
         return False

@@ -55,8 +55,21 @@ def outside(text):
 # Bits
 
 
+LOOPS = [s for s in DETERMINISTIC if any(s.op + end in recorders._OF_LOOPS for end in ("", "_grad"))]
+"""Samples of operators whose compiled loops are recorded."""
+
+
 @each(DETERMINISTIC)
 def test_an_operator_gives_the_same_bits_in_a_table(sample):
+    same_bits_in_a_table(sample)
+
+
+@each(LOOPS)
+def test_a_compiled_loop_gives_the_same_bits_in_a_table(sample, always_compiled):
+    same_bits_in_a_table(sample)
+
+
+def same_bits_in_a_table(sample):
     for dtype in sample.dtypes:
         built = with_gradients(sample, dtype)
         executor = fluid.Executor(jit=True)
@@ -640,12 +653,49 @@ def test_a_plan_forms_tables_only_when_it_is_run_often(monkeypatch):
     assert found == [False, False, False, True, True]
 
 
+NORMALIZATIONS = {
+    "batch_norm": (layers.batch_norm, (8, 6, 5, 7)),
+    "batch_norm of rows": (layers.batch_norm, (40, 67)),
+    "batch_norm, channels last": (lambda x: layers.batch_norm(x, data_layout="NHWC"), (8, 5, 7, 6)),
+    "batch_norm, given": (lambda x: layers.batch_norm(x, use_global_stats=True), (8, 6, 5, 7)),
+    "batch_norm of rows, given": (lambda x: layers.batch_norm(x, use_global_stats=True), (40, 67)),
+    "layer_norm": (layers.layer_norm, (40, 67)),
+    "layer_norm of images": (layers.layer_norm, (8, 6, 5, 7)),
+    "layer_norm without parameters": (lambda x: layers.layer_norm(x, scale=False, shift=False), (40, 67)),
+    "group_norm": (lambda x: layers.group_norm(x, 3), (8, 6, 5, 7)),
+    "instance_norm": (layers.instance_norm, (8, 6, 5, 7)),
+}
+
+
+@pytest.mark.parametrize("what", NORMALIZATIONS)
+def test_a_normalization_and_its_gradient_are_in_the_call(what):
+    layer, shape = NORMALIZATIONS[what]
+    x = fluid.data("x", shape)
+    x.stop_gradient = False
+    y = layer(x)
+    parameters = [each for each in fluid.default_main_program().all_parameters() if each.trainable]
+    fetch = [y, *fluid.gradients([layers.reduce_sum(layers.square(y + x))], [x, *parameters])]
+    executor, scope = fluid.Executor(jit=True), fluid.Scope()
+    executor.run(fluid.default_startup_program(), scope=scope)
+    feed = {"x": np.random.default_rng(0).standard_normal(shape).astype("float32")}
+    start = {name: np.array(scope.find_var(name).get_tensor()) for name in scope.local_var_names()}
+    results = []
+    for _ in range(3):
+        for name, array in start.items():
+            scope.var(name).get_tensor().set(array, fluid.CPUPlace())
+        results.append(bits(run(executor, fetch, scope, **feed)))
+    assert results[0] == results[1] == results[2]
+    text = executor.plan_for(fluid.default_main_program(), feed, fetch).compiled.source
+    assert not any("norm" in name for name in outside(text)), text
+
+
 @pytest.mark.parametrize("dtype", ["int32", "int64"])
 @pytest.mark.parametrize("named", ["softmax_with_cross_entropy", "fused_mean_loss"])
-def test_a_label_that_is_no_class_is_found_in_a_table(named, dtype):
+@pytest.mark.parametrize("classes", [3, 600])
+def test_a_label_that_is_no_class_is_found_in_a_table(classes, named, dtype):
     x = fluid.data("x", [None, 3])
     label = fluid.data("label", [None, 1], dtype)
-    rows = layers.softmax_with_cross_entropy(layers.fc(chain(x), 3), label)
+    rows = layers.softmax_with_cross_entropy(layers.fc(chain(x), classes), label)
     loss = layers.mean(rows)
     fetch = [loss, rows] if named == "softmax_with_cross_entropy" else [loss]  # fetched rows keep operators apart
     fluid.optimizer.SGD(0.1).minimize(loss)
@@ -655,7 +705,9 @@ def test_a_label_that_is_no_class_is_found_in_a_table(named, dtype):
     for _ in range(3):
         run(executor, fetch, scope, x=feed, label=np.array([[0], [2]], dtype))
     before = np.array(scope.find_var("fc_0.w_0").get_tensor())
-    for wrong in (3, -1):
+    text = executor.plan_for(fluid.default_main_program(), {"x": feed, "label": np.array([[0], [2]], dtype)}, fetch)
+    assert not any(named in name for name in outside(text.compiled.source))
+    for wrong in (classes, -1):
         with pytest.raises(ExecutionError, match=rf"{named}.*Label is {wrong} in row 1") as caught:
             run(executor, fetch, scope, x=feed, label=np.array([[0], [wrong]], dtype))
         assert "layers.softmax_with_cross_entropy(" in str(caught.value)

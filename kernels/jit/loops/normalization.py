@@ -132,3 +132,150 @@ def batch_norm_given_grad(x, scale, mean, inverse, d_y, d_x, d_scale, d_bias):
                 d_x[i, j] = d_y[i, j] * factor
         d_scale[c] = along * inverse[c]
         d_bias[c] = total
+
+
+# Groups of channels: a row is a channel of a sample, and `each` rows share a mean and a variance
+
+
+def group_norm(x, scale, bias, each, epsilon, y, mean, variance, inverse):
+    T, columns, channels = x.dtype.type, x.shape[1], scale.shape[0]
+    for g in range(x.shape[0] // each):
+        exact, spread = 0.0, 0.0
+        for i in range(g * each, (g + 1) * each):
+            exact += row_sum(x, i)
+        exact /= each * columns
+        for i in range(g * each, (g + 1) * each):
+            spread += row_sum_of_squares(x, i, exact)
+        spread /= each * columns
+        middle = T(exact)
+        rest = T(exact - np.float64(middle))
+        mean[g], variance[g], inverse[g] = middle, spread, T(1.0 / np.sqrt(spread + epsilon))
+        for i in range(g * each, (g + 1) * each):
+            factor, level = inverse[g] * scale[i % channels], bias[i % channels]
+            for j in range(columns):
+                y[i, j] = ((x[i, j] - middle) - rest) * factor + level
+
+
+def group_norm_grad(x, scale, mean, variance, d_y, each, epsilon, d_x, d_scale, d_bias):
+    """`d_scale` and `d_bias` are in float64."""
+    T = x.dtype.type
+    for c in range(scale.shape[0]):
+        d_scale[c] = d_bias[c] = 0.0
+    for g in range(x.shape[0] // each):
+        inverse = T(1.0 / np.sqrt(np.float64(variance[g]) + epsilon))
+        back_through_group(x, scale, mean[g], inverse, d_y, g * each, (g + 1) * each, d_x, d_scale, d_bias)
+
+
+def instance_norm_grad(x, scale, mean, inverse, d_y, d_x, d_scale, d_bias):
+    """The same for the factor that `instance_norm` saves."""
+    for c in range(scale.shape[0]):
+        d_scale[c] = d_bias[c] = 0.0
+    for i in range(x.shape[0]):
+        back_through_group(x, scale, mean[i], inverse[i], d_y, i, i + 1, d_x, d_scale, d_bias)
+
+
+def back_through_group(x, scale, middle, inverse, d_y, start, end, d_x, d_scale, d_bias):
+    """Gradients for the rows from `start` to before `end`, whose mean is `middle`."""
+    T, columns, channels = x.dtype.type, x.shape[1], scale.shape[0]
+    count, exact, total, along = (end - start) * columns, 0.0, 0.0, 0.0
+    for i in range(start, end):
+        exact += row_sum(x, i)
+    rest = T(exact / count - np.float64(middle))
+    for i in range(start, end):
+        c = i % channels
+        of_row = row_sum(d_y, i)
+        product = row_sum_of_products(x, d_y, i, middle, rest) * inverse
+        d_scale[c] += product
+        d_bias[c] += of_row
+        total += of_row * scale[c]
+        along += product * scale[c]
+    level, slope = T(total / count) * inverse, T(along / count) * inverse * inverse
+    for i in range(start, end):
+        factor = scale[i % channels] * inverse
+        for j in range(columns):
+            d_x[i, j] = d_y[i, j] * factor - level - ((x[i, j] - middle) - rest) * slope
+
+
+# Channels side by side: a row has one element of each, and sums are taken of whole rows
+
+
+def batch_norm_of_rows(
+    x, scale, bias, mean, variance, share, epsilon, y, exact, spread, rest, factor, mean_out, variance_out, saved_mean,
+    saved_inverse,
+):  # fmt: skip
+    """`exact` and `spread` in float64, `rest` and `factor` are vectors to work in."""
+    T, count, channels = x.dtype.type, x.shape[0], x.shape[1]
+    for c in range(channels):
+        exact[c] = spread[c] = 0.0
+    for i in range(count):
+        for c in range(channels):
+            exact[c] += np.float64(x[i, c])
+    for c in range(channels):
+        exact[c] /= count
+    for i in range(count):
+        for c in range(channels):
+            away = np.float64(x[i, c]) - exact[c]
+            spread[c] += away * away
+    for c in range(channels):
+        spread[c] /= count
+        middle, inverse = T(exact[c]), T(1.0 / np.sqrt(spread[c] + epsilon))
+        rest[c], factor[c] = T(exact[c] - np.float64(middle)), inverse * scale[c]
+        mean_out[c] = mean[c] * share + exact[c] * (1.0 - share)
+        variance_out[c] = variance[c] * share + spread[c] * (1.0 - share)
+        saved_mean[c] = middle
+        saved_inverse[c] = inverse
+    for i in range(count):
+        for c in range(channels):
+            y[i, c] = ((x[i, c] - saved_mean[c]) - rest[c]) * factor[c] + bias[c]
+
+
+def batch_norm_grad_of_rows(
+    x, scale, mean, inverse, d_y, d_x, exact, total, along, rest, factor, slope, level, d_scale, d_bias
+):  # fmt: skip
+    """`exact`, `total` and `along` in float64, `rest`, `factor`, `slope` and `level` are vectors to work in."""
+    T, count, channels = x.dtype.type, x.shape[0], x.shape[1]
+    for c in range(channels):
+        exact[c] = total[c] = along[c] = 0.0
+    for i in range(count):
+        for c in range(channels):
+            exact[c] += np.float64(x[i, c])
+            total[c] += np.float64(d_y[i, c])
+    for c in range(channels):
+        rest[c] = T(exact[c] / count - np.float64(mean[c]))
+    for i in range(count):
+        for c in range(channels):
+            along[c] += np.float64(d_y[i, c]) * np.float64((x[i, c] - mean[c]) - rest[c])
+    for c in range(channels):
+        along[c] *= inverse[c]
+        factor[c], slope[c], level[c] = inverse[c] * scale[c], T(along[c] / count) * inverse[c], T(total[c] / count)
+        d_scale[c] = along[c]
+        d_bias[c] = total[c]
+    for i in range(count):
+        for c in range(channels):
+            d_x[i, c] = (d_y[i, c] - ((x[i, c] - mean[c]) - rest[c]) * slope[c] - level[c]) * factor[c]
+
+
+def batch_norm_given_of_rows(x, scale, bias, mean, variance, epsilon, y, factor, inverse):
+    """`factor` is a vector in float64 to work in."""
+    for c in range(x.shape[1]):
+        exact = 1.0 / np.sqrt(np.float64(variance[c]) + epsilon)
+        factor[c] = exact * scale[c]
+        inverse[c] = exact
+    for i in range(x.shape[0]):
+        for c in range(x.shape[1]):
+            y[i, c] = (np.float64(x[i, c]) - np.float64(mean[c])) * factor[c] + np.float64(bias[c])
+
+
+def batch_norm_given_grad_of_rows(x, scale, mean, inverse, d_y, d_x, total, along, factor, d_scale, d_bias):
+    """`total` and `along` in float64 and `factor` are vectors to work in."""
+    T, channels = x.dtype.type, x.shape[1]
+    for c in range(channels):
+        factor[c], total[c], along[c] = T(inverse[c] * scale[c]), 0.0, 0.0
+    for i in range(x.shape[0]):
+        for c in range(channels):
+            total[c] += np.float64(d_y[i, c])
+            along[c] += np.float64(d_y[i, c]) * np.float64(x[i, c] - mean[c])
+            d_x[i, c] = d_y[i, c] * factor[c]
+    for c in range(channels):
+        d_scale[c] = along[c] * inverse[c]
+        d_bias[c] = total[c]
