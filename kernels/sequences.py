@@ -319,3 +319,24 @@ def join_offsets(xp, levels):
 def split_offsets(xp, levels, mask):
     holds = on_host(mask).reshape(-1)
     return tuple(chosen(np.flatnonzero(part), levels)[1] for part in (holds, ~holds))
+
+
+@kernel("shard_sequences")
+def shard_sequences(xp, x, x_lod=None, *, shard, shards):
+    count = len(x_lod[0]) - 1 if x_lod else len(x)
+    if count % shards:
+        what = "sequences" if x_lod else "rows"
+        raise ExecutionError(
+            f"{count} {what} cannot be divided into {shards} equal shards",
+            hint=f"Feed each rank a multiple of {shards} {what}.",
+        )
+    length = count // shards
+    rows, levels = chosen(np.arange(shard * length, (shard + 1) * length), x_lod or ())
+    part = x[xp.asarray(rows)]
+    return (part, levels) if x_lod else part
+
+
+@kernel("join_sequences")
+def join_sequences(xp, x, y, x_lod=None, y_lod=None):
+    whole = xp.concatenate([x, y])
+    return (whole, [joined(each) for each in zip(x_lod, y_lod, strict=True)]) if x_lod else whole

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from minigraph.errors import ProgramError
-from minigraph.ir import Block, Operator, Program, Role, Variable
+from minigraph.ir import Block, Operator, Program, Role, Variable, VarKind
 from minigraph.ir.effects import unchanged_names
 from minigraph.opdef import EMPTY, SUB_BLOCK
 from minigraph.passes.base import Pass
 from minigraph.passes.rewriting import completed_pairs, is_random
+from minigraph.passes.shard_blocks import BlockCopies, ops_inside
 from minigraph.passes.unroll_recurrent import UnrollRecurrent
 from minigraph.support.communicator import tree
 from minigraph.types import DType
@@ -27,9 +28,11 @@ class ShardBatch(Pass):
     The gradient of the loss is divided by the number of shards, and the gradients of a parameter are added up by a
     binary tree over the shards. The loss becomes the mean of those of the shards; so does each floating-point result of
     one element that nothing reads, and other results that nothing reads are joined along the first dimension. What
-    belongs to one shard has its number after its name: ``fc_0.tmp_1.shard_0``. A recurrent network is written out step
-    by step. A dropout gets its seed from the program's ``random_seed``, the step and the number of the shard among
-    those of all ranks; the startup program must hold the number of steps, as `count_steps` has it.
+    belongs to one shard has its number after its name: ``fc_0.tmp_1.shard_0``. Sequences are divided by their number on
+    the outermost level. A recurrent network is written out step by step, if their number is known; of other loops, and
+    of branches, each shard has its own, which its own samples decide. A dropout gets its seed from the program's
+    ``random_seed``, the step and the number of the shard among those of all ranks; the startup program must hold the
+    number of steps, as `count_steps` has it.
 
     Law: where the loss is a mean over the samples, the updates are those of the whole batch, but for rounding and for
     what dropouts draw. The bits of a shard's gradients depend on the shard alone.
@@ -37,13 +40,13 @@ class ShardBatch(Pass):
     Attributes
     ----------
     shards : int
-        Number of parts, a power of two. A run must be fed a multiple of it.
+        Number of parts, a power of two. A run must be fed a multiple of it, of samples or sequences.
 
     Raises
     ------
     ProgramError
         If there is no backward pass, or something in it depends on other samples: statistics that it updates, random
-        numbers but for those of a dropout, blocks, or updates between two backward passes.
+        numbers but for those of a dropout outside of loops and branches, or updates between two backward passes.
     """
 
     shards: int
@@ -58,6 +61,7 @@ class ShardBatch(Pass):
             return False
         UnrollRecurrent(batch_may_be_open=True).apply(program)
         _Sharding(block, self.shards).apply()
+        program.drop_unused_blocks()
         return True
 
 
@@ -78,6 +82,9 @@ class _Sharding:
         self.ops = self._dependent()
         self.last = self.ops[-1]
         self.after = self.last._next
+        mine = set(self.ops)
+        self.made = {name for op in self.block.ops if op not in mine for name in op.output_arg_names}
+        """What operators make that are not divided."""
         self._check()
 
     def apply(self) -> None:
@@ -87,8 +94,12 @@ class _Sharding:
         maps = []
         for shard in range(self.shards):
             names = {name: each[shard] for name, each in parts.items()}
+            copies = BlockCopies(self.block.program)
             for number, op in enumerate(self.ops):
-                self._copy(op, names, shard, number)
+                if SUB_BLOCK in op.attrs:
+                    self._copy_with_block(op, names, shard, copies)
+                else:
+                    self._copy(op, names, shard, number)
             maps.append(names)
         grads = {name: (op, param) for op in self.ops for param, name in completed_pairs(op)}
         for name, (op, param) in grads.items():
@@ -103,13 +114,16 @@ class _Sharding:
     def _dependent(self) -> list[Operator]:
         """The operators of the forward and backward pass that depend on what is fed, in order.
 
-        What is computed from the gradients of parameters, such as a clip, sees their sums.
+        What is computed from the gradients of parameters, such as a clip, sees their sums. An operator that writes over
+        what one of these has read or written, as a second loop does with its counter, is one of them.
         """
-        names, found = set(self.fed), []
+        names, used, found = set(self.fed), set[str](), []
         for op in self.block.ops:
             if op.role & (Role.OPTIMIZE | Role.LR_SCHED):
                 continue
-            if not names.isdisjoint(op.input_arg_names) or op.type == "dropout":
+            is_dependent = not names.isdisjoint(op.input_arg_names) or op.type == "dropout"
+            if is_dependent or not used.isdisjoint(op.output_arg_names):
+                used.update(op.input_arg_names, op.output_arg_names)
                 names.update(op.output_arg_names)
                 names.difference_update([grad for _, grad in completed_pairs(op)])
                 found.append(op)
@@ -127,10 +141,10 @@ class _Sharding:
             if kept:
                 raise _refused(op, f"it updates {kept[0]}, which is the same for all samples")
             if SUB_BLOCK in op.attrs:
-                raise _refused(op, "it runs a block", _HINTS.get(op.type.removesuffix("_grad"), _HINT))
-            if op.definition.has_effect:
+                self._check_block(op)
+            elif op.definition.has_effect:
                 raise _refused(op, "it does more than compute")
-            if op.type != "dropout" and is_random(op.type):
+            elif op.type != "dropout" and is_random(op.type):
                 raise _refused(op, "it draws random numbers")
         ops = list(self.block.ops)
         grads: set[str] = set()
@@ -140,6 +154,12 @@ class _Sharding:
             if not grads.isdisjoint(op.input_arg_names):
                 raise _refused(op, "it reads a gradient in front of operators of the backward pass")
             grads.update(grad for _, grad in completed_pairs(op))
+
+    def _check_block(self, op: Operator) -> None:
+        for inside in ops_inside(op):
+            if SUB_BLOCK not in inside.attrs and is_random(inside.type) and not inside.attrs.get("is_test"):
+                what = "does more than compute" if inside.definition.has_effect else "draws random numbers"
+                raise _refused(op, f"{inside.type} in its block {what}", _HINTS.get(op.type, _HINT))
 
     def _is_read(self, name: str) -> bool:
         return any(name in op.input_arg_names for op in self.ops)
@@ -166,6 +186,11 @@ class _Sharding:
         if self.shards == 1:
             return [name]
         parts = [self._new(f"{name}.shard_{shard}", like) for shard in range(self.shards)]
+        if like.lod_level:
+            for shard, part in enumerate(parts):
+                attrs = {"shard": shard, "shards": self.shards}
+                self._append("shard_sequences", {"X": name}, {"Out": part}, attrs, self.ops[0])
+            return parts
         self._append("split", {"X": name}, {"Out": parts}, {"num": self.shards, "axis": 0}, self.ops[0])
         return parts
 
@@ -178,6 +203,25 @@ class _Sharding:
             attrs |= {"seed": 0, "fix_seed": False}
         outputs = {slot: [self._of_shard(name, names, shard) for name in given] for slot, given in op.outputs.items()}
         self._append(op.type, inputs, outputs, {**attrs, "op_namescope": op.namescope}, op)
+
+    def _copy_with_block(self, op: Operator, names: dict[str, str], shard: int, copies: BlockCopies) -> None:
+        """An operator that runs a block, with a copy of the block, for one shard."""
+        read = set(op.input_arg_names)
+        for name in op.output_arg_names:
+            if name in read and name not in names and self._is_made_for_all(name):
+                # Such as a counter, which starts anew for each shard.
+                self._append("assign", {"X": name}, {"Out": self._of_shard(name, names, shard)}, {}, op)
+            else:
+                self._of_shard(name, names, shard)
+        twin = copies.copy(op, names, self.after)
+        twin.role = Role(twin.role & ~Role.LOSS)
+        for name in op.output_arg_names:
+            if name != EMPTY:
+                self.block.var(names.get(name, name)).tensor_type = self.block.var(name).tensor_type
+
+    def _is_made_for_all(self, name: str) -> bool:
+        """Whether an operator that does not depend on what is fed makes a variable of the forward or backward pass."""
+        return name in self.made and not self.block.var(name).persistable
 
     def _of_shard(self, name: str, names: dict[str, str], shard: int) -> str:
         if name == EMPTY or self.block.var(name).persistable:  # such as statistics that are only used
@@ -235,26 +279,32 @@ class _Sharding:
 
     def _join(self, op: Operator, name: str, parts: Sequence[str]) -> None:
         var = self.block.var(name)
+        if var.tensor_type is None or var.kind is not VarKind.LOD_TENSOR:  # such as the scopes of a loop
+            return
         if var.shape == (1,) and var.dtype.is_floating:
-            total = tree(list(parts), lambda x, y: self._sum_of(op, x, y))
+            total = tree(list(parts), lambda x, y: self._appended("elementwise_add", x, y, op))
             attrs = {"scale": 1.0 / self.shards, "op_role": op.role}
             self._append("scale", {"X": total}, {"Out": name}, attrs, op)
+        elif var.lod_level:
+            joined = tree(list(parts), lambda x, y: self._appended("join_sequences", x, y, op))
+            self._append("assign", {"X": joined}, {"Out": name}, {"op_role": op.role}, op)
         elif var.shape and var.shape[0] == -1:
             self._append("concat", {"X": list(parts)}, {"Out": name}, {"axis": 0}, op)
 
-    def _sum_of(self, op: Operator, x: str, y: str) -> str:
+    def _appended(self, type: str, x: str, y: str, like: Operator) -> str:
+        """The result of an operator of this type on two values of shards."""
         out = self._new(f"{x}.sum", self.block.var(x))
-        self._append("elementwise_add", {"X": x, "Y": y}, {"Out": out}, {}, op)
+        self._append(type, {"X": x, "Y": y}, {"Out": out}, {}, like)
         return out
 
 
 _HINT = "Leave it out, or train without shards."
 _HINTS = {
     "recurrent": "Declare the number of steps, as in data of [None, steps, ...]: the network is then written out.",
-    "while": "Write the steps out by a loop of Python, or by a StaticRNN over a known number of steps.",
-    "conditional_block": "Compute both results, and choose by where or by a product with the condition.",
+    "while": "Move it out of the loop, or write the steps out by a loop of Python.",
+    "conditional_block": "Move it out of the branch, or compute both results and choose by where.",
 }
-"""Hints for operators that run a block."""
+"""Hints for operators in a block."""
 
 
 def _refused(op: Operator, why: str, hint: str = _HINT) -> ProgramError:

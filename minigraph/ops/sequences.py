@@ -186,6 +186,27 @@ def lod_reset(
     return x
 
 
+def _levels_of_x(levels: Mapping[str, int], attrs: Mapping[str, Any]) -> int:
+    return levels["X"]
+
+
+@op("shard_sequences", inputs="X", outputs="Out", grad=None, lod=_levels_of_x, lengths="X?")
+def shard_sequences(x: TensorType, *, shard: int, shards: int) -> TensorType:
+    """``Out`` is part number `shard` of X, which has `shards` parts of as many sequences of the outermost level.
+
+    Without lengths parts have as many rows. `minigraph.passes.ShardBatch` writes it; fluid 1.8 has no such operator.
+    """
+    require(0 <= shard < shards, f"shard must be at least 0 and below {shards}, got {shard}")
+    return _of_unknown_length(x)
+
+
+@op("join_sequences", inputs="X Y", outputs="Out", grad=None, lod=_levels_of_x, lengths="X? Y?")
+def join_sequences(x: TensorType, y: TensorType) -> TensorType:
+    """``Out`` is the sequences of X and then those of Y; of parts that ``shard_sequences`` makes, their whole."""
+    require_same_dtype("X and Y", x, y)
+    return _of_unknown_length(x)
+
+
 @op("join_offsets", inputs="X", outputs="Out", grad=None)
 def join_offsets(xs: list[TensorType]) -> TensorType:
     """``Out`` is the offsets of the sequences of tensors that are joined along their rows; X are those of each."""

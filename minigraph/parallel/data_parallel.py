@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from minigraph.errors import ProgramError, warn
-from minigraph.ir import Program
+from minigraph.ir import Operator, Program
 from minigraph.parallel.losses import describe_mixed_samples
 from minigraph.parallel.machine import warn_of_threads
 from minigraph.parallel.verifying import verify
@@ -120,12 +120,12 @@ class DataParallel(GradAllReduce):
             warn(mixed)
             return
         means = list(means_of_loss(program))
-        if self.exact:
+        if self.exact:  # shards have as many samples, or sequences, but not rows
             who, hint = (
                 "shard averages",
                 "divide by a constant, or leave exact out and say DataParallel(..., ragged=True)",
             )
-            means = [op for op in means if op.type == "elementwise_div"]
+            means = [op for op in means if op.type == "elementwise_div" or _has_sequences(op)]
         else:
             who, hint = "rank averages", "feed all ranks as many samples, or say DataParallel(..., ragged=True)"
         if means and (self.exact or not self.ragged):
@@ -153,3 +153,9 @@ class DataParallel(GradAllReduce):
             count_steps(startup)
         if self.ranks > 1:
             broadcast_parameters(startup, self.rings)
+
+
+def _has_sequences(mean: Operator) -> bool:
+    """Whether a mean is over the rows of sequences, of which shards may have different numbers."""
+    var = mean.block.find_var(mean.input("X")[0])
+    return var is not None and var.lod_level > 0
