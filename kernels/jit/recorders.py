@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from minigraph.kernels.jit.draws import Draws
 from minigraph.kernels.jit.functions import UnsupportedError
 from minigraph.kernels.jit.recording import Recording, Symbol
 from minigraph.kernels.registry import Kernel
@@ -122,10 +123,12 @@ def _as_registered(type: str, kind: str, recording: Recording, *inputs: Any, **a
 def _by_running(kernel: Kernel, recording: Recording, *inputs: Any, **attrs: Any) -> Any:
     """Record the calls of NumPy that the kernel makes for arrays: all, or it is not supported."""
     given = [x for entry in inputs for x in (entry if isinstance(entry, list) else [entry]) if x is not None]
-    if kernel.takes_rng or kernel.for_rows or not kernel.function.__module__.startswith("minigraph.kernels."):
+    if kernel.for_rows or not kernel.function.__module__.startswith("minigraph.kernels."):
         raise UnsupportedError("a kernel that may do something else the next time")
     if any(x.is_transposed for x in given):
         raise UnsupportedError("another order")
+    if kernel.takes_rng:  # what a seed determines is drawn now, and is the same in every run
+        attrs = {**attrs, "rng": Draws(recording)}
     try:
         found = kernel.function(np, *inputs, **attrs)
     except Exception as error:  # a symbol can do little of what an array can, and a kernel may fail in any way

@@ -82,12 +82,15 @@ class Recording:
         Number of memories that are inputs.
     viewed : set of int
         Numbers of memories that kernels have made views of.
+    drawn_from : int or None
+        Number of the memory that holds the address of the generator of the run.
     """
 
     def __init__(self) -> None:
         self.work = 0
         self.distinct: list[tuple[int, int]] = []
         self.viewed = set[int]()
+        self.drawn_from: int | None = None
         self.inputs = 0
         self.memories: list[np.ndarray] = []
         self.constants: dict[int, np.ndarray] = {}
@@ -101,6 +104,13 @@ class Recording:
     def of(self, shape: Sequence[int], dtype: Any, is_transposed: bool) -> Symbol:
         """A symbol with memory of its own, in which a matrix may lie column by column."""
         return self.new(shape[::-1], dtype).T if is_transposed else self.new(shape, dtype)
+
+    def generator(self) -> Symbol:
+        """The one symbol for the address of the generator of the run."""
+        if self.drawn_from is None:
+            self.drawn_from = self.new((1,), np.int64).value.memory
+        layout = self.memories[self.drawn_from]
+        return Symbol(self, SymbolMemory(self.drawn_from, layout))
 
     def constant(self, value: Any, dtype: Any) -> Symbol:
         if np.size(value) > _MOST_KEPT:
@@ -262,6 +272,8 @@ class Recording:
         """`x` where the condition holds, else `y`."""
         given = [each.value.layout if isinstance(each, Symbol) else each for each in (x, y)]
         dtype = np.result_type(*given)
+        if isinstance(condition, np.ndarray):
+            condition = self.constant(condition, condition.dtype)
         if not isinstance(condition, Symbol) or condition.dtype != np.bool_ or dtype.name not in _FLOATS:
             raise UnsupportedError("a condition")
         symbols = [condition, self._as(x, dtype), self._as(y, dtype)]
@@ -410,6 +422,9 @@ class Symbol(Traced):
 
     def copy(self) -> Symbol:
         return self.recording.copied(self)
+
+    def view(self, dtype: Any) -> Symbol:
+        return self._view(self.value.layout.view(dtype))
 
     def astype(self, dtype: Any, copy: bool = True) -> Symbol:
         if dtype == self.dtype:

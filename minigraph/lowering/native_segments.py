@@ -15,9 +15,19 @@ import numpy as np
 
 from minigraph.kernels import Kernel
 from minigraph.kernels.jit.call_table import CallTable, Memory
+from minigraph.kernels.jit.draws import drawing
 from minigraph.kernels.jit.recorders import LOOP, MOST_ELEMENTS, MOST_VIEWED, record
 from minigraph.kernels.jit.recording import STATUS, Recording, Symbol
-from minigraph.lowering.instructions import DROPPED, FIRST_VALUE, NOTHING, XP, Instruction, Instructions, Operand
+from minigraph.lowering.instructions import (
+    DROPPED,
+    FIRST_VALUE,
+    NOTHING,
+    RNG,
+    XP,
+    Instruction,
+    Instructions,
+    Operand,
+)
 from minigraph.lowering.memory_plan import BufferPlan
 from minigraph.lowering.steps import Value
 from minigraph.runtime.kernel_call import keywords_of
@@ -101,8 +111,9 @@ class _Former:
         for number in range(len(self._rows) + 1):
             rows = self._rows[start:number]
             is_native = number < len(known) and (known[number] is not None or self._rows[number].function is None)
-            # The ordinary calls after a label that is no class start with the segment, and read what it has read.
-            if is_native and not (_may_end_early(known[number]) and any(map(_writes_to_given, rows))):
+            # The ordinary calls after a label that is no class start with the segment: they read what it has read, and
+            # draw what it has drawn.
+            if is_native and not (_may_end_early(known[number]) and any(map(_has_effects, rows))):
                 continue
             if sum(map(_work, rows, known[start:number])) >= _LEAST_STEPS:
                 segment = Segment(start, number)
@@ -112,6 +123,8 @@ class _Former:
 
     def type_of(self, register: int) -> ArrayKind:
         """The type of the array in a register."""
+        if register == RNG:  # the address of the generator
+            return ArrayKind((1,), np.dtype(np.int64))
         if register < 0:
             return self._buffers[-1 - register]
         found = self._values[register - FIRST_VALUE].tensor_type
@@ -195,9 +208,12 @@ def _may_end_early(recorded: Recorded | None) -> bool:
     return recorded is not None and any(call.own == STATUS for call in recorded[0].calls)
 
 
-def _writes_to_given(row: Instruction) -> bool:
-    """Whether an instruction writes to arrays that exist before the segment, and that an earlier one may have read."""
-    return bool(row.copies) or "out" in (row.keywords or ())
+def _has_effects(row: Instruction) -> bool:
+    """Whether an instruction draws random numbers, or writes to arrays that exist before the segment.
+
+    Those an earlier instruction may have read.
+    """
+    return bool(row.copies) or not {"out", "rng"}.isdisjoint(row.keywords or ())
 
 
 def _work(row: Instruction, recorded: Recorded | None) -> int:
@@ -248,6 +264,8 @@ class _Binder:
         written = {register for row in rows for register in _flat(row.target or ())}
         segment.inner = written.difference(segment.new, segment.same)
         segment.call = self._table.finish()
+        if RNG in segment.arrays:
+            segment.call = drawing(segment.call, segment.arrays.index(RNG))
         return segment
 
     def _copy(self, source: int, buffer: int) -> None:
@@ -268,6 +286,8 @@ class _Binder:
         for number in range(len(arguments), len(recording.memories)):
             if number in recording.constants:
                 memories[number] = self._table.constant(recording.constants[number])
+            elif number == recording.drawn_from:
+                memories[number] = self._memory(RNG)
             elif number not in memories:
                 mine.append(self._temporary(recording.memories[number].nbytes))
                 memories[number] = mine[-1].memory

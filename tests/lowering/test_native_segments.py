@@ -1,5 +1,6 @@
 """Tables of C calls in place of small steps: the same bits in every run, whatever is around them."""
 
+import sys
 from functools import partial
 from itertools import combinations
 
@@ -687,6 +688,49 @@ def test_a_normalization_and_its_gradient_are_in_the_call(what):
     assert results[0] == results[1] == results[2]
     text = executor.plan_for(fluid.default_main_program(), feed, fetch).compiled.source
     assert not any("norm" in name for name in outside(text)), text
+
+
+DRAWS = {
+    "dropout": lambda x: layers.dropout(x, 0.3, dropout_implementation="upscale_in_train"),
+    "dropout, seeded": lambda x: layers.dropout(x, 0.3, seed=3),
+    "uniform_random": lambda x: x * layers.uniform_random([8, 6], min=0.0),
+    "uniform_random of float64": lambda x: x * layers.cast(layers.uniform_random([8, 6], "float64"), "float32"),
+    "gaussian_random": lambda x: x + layers.gaussian_random([8, 6], std=0.1),
+    "gaussian_random, seeded": lambda x: x + layers.gaussian_random([8, 6], seed=5),
+    "several": lambda x: layers.dropout(layers.gaussian_random([8, 6]) + layers.dropout(x, 0.3), 0.5),
+}
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="NumPy exports no functions there")
+@pytest.mark.parametrize("what", DRAWS)
+def test_random_numbers_are_those_of_the_generator_in_a_table(what):
+    x = fluid.data("x", [8, 6])
+    x.stop_gradient = False
+    y = layers.tanh(DRAWS[what](layers.tanh(x)))
+    fetch = [y, *fluid.gradients([y], [x])]
+    feed, found = np.random.default_rng(1).standard_normal((8, 6), np.float32), []
+    for jit in (True, False):
+        executor = fluid.Executor(jit=jit)
+        for seed in (5, 6):  # a new seed replaces the generator
+            executor._rng = np.random.default_rng(seed)
+            found.append([bits(run(executor, fetch, x=feed)) for _ in range(4)])
+        if jit:
+            assert not outside(executor.plan_for(fluid.default_main_program(), {"x": feed}, fetch).compiled.source)
+    assert found[:2] == found[2:]
+    assert (found[0] == found[1]) == ("seeded" in what)
+
+
+def test_numbers_that_were_drawn_before_a_label_that_is_ignored_are_not_drawn_again():
+    x, label = fluid.data("x", [8, 6]), fluid.data("label", [8, 1], "int64")
+    loss = layers.mean(layers.softmax_with_cross_entropy(layers.dropout(x, 0.3), label))
+    feed, labels = np.random.default_rng(1).standard_normal((8, 6), np.float32), np.arange(8)[:, None] % 6
+    found = []
+    for jit in (True, False):
+        executor = fluid.Executor(jit=jit)
+        executor._rng = np.random.default_rng(5)
+        found.append([run(executor, [loss], x=feed, label=labels)[0] for _ in range(3)])
+        found[-1] += [run(executor, [loss], x=feed, label=np.where(labels == 2, -100, labels))[0] for _ in range(3)]
+    np.testing.assert_allclose(*found, rtol=1e-5)
 
 
 @pytest.mark.parametrize("dtype", ["int32", "int64"])

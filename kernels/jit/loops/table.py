@@ -224,6 +224,11 @@ def check_same(operands, sizes, status, like):
             store(status, 1)
 
 
+def draw(operands, sizes, strides, function):
+    """Let a function fill an array with numbers of the generator whose address the first operand holds."""
+    call_c(function, (load(load(operands)), load(sizes), load(operands + 8)), None)
+
+
 def root(operands, sizes, strides, power):
     """Write a number to the power of a half."""
     store_as(load(operands + 8), call_c(power, (load_as(load(operands), 0.0), 0.5), 0.0))
