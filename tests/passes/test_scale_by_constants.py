@@ -80,6 +80,26 @@ def test_powers_and_quotients_of_a_number_have_operators_of_one_operand(number_f
 
 
 @pytest.mark.usefixtures("new_program")
+@pytest.mark.parametrize("dividend", [1.0, 3.0])
+def test_the_gradient_of_a_divisor_has_no_quotient(dividend):
+    x = data("x", 8, 4, dtype="float32")
+    out = layers.elementwise_div(full(dividend), x)
+    (grad,) = fluid.gradients([layers.reduce_sum(out)], [x])
+    assert "elementwise_div_grad" not in types_left(out, grad)
+
+
+@pytest.mark.usefixtures("new_program")
+def test_a_gradient_whose_out_is_no_quotient_stays():
+    """Of -dOut * Out / x nothing is known then."""
+    x, out, d = (data(name, 8, 4, dtype="float32") for name in ("x", "out", "d"))
+    block = x.block
+    grad = block.create_var(name="grad", shape=[8, 4], dtype="float32")
+    inputs = {"X": full(3.0), "Y": x, "Out": out, "Out@GRAD": d}
+    block.append_op("elementwise_div_grad", inputs, {"Y@GRAD": grad})
+    assert "elementwise_div_grad" in types_left(grad)
+
+
+@pytest.mark.usefixtures("new_program")
 @pytest.mark.parametrize("rows", [0, 1])
 def test_few_elements_have_numbers_as_well(rows):
     x = data("x", rows, 4, dtype="float32")
