@@ -2,40 +2,25 @@
 
 Kernels import `minigraph.types`, `minigraph.errors` and `minigraph.support`.
 
-One family of operators, one file, under the name it has in `minigraph.ops`. Importing this registers them all.
+One family of operators, one file, under the name it has in `minigraph.ops`. Importing this registers those of ordinary
+networks. The others, and those that are compiled, are registered when one is looked for.
 """
 
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
 import minigraph.kernels.activation
-import minigraph.kernels.adaptive_clip
 import minigraph.kernels.adaptive_optimizer
-import minigraph.kernels.array
-import minigraph.kernels.averaging
-import minigraph.kernels.bilinear
-import minigraph.kernels.class_numbers
-import minigraph.kernels.click_through
 import minigraph.kernels.clip
 import minigraph.kernels.clip_to_keep
-import minigraph.kernels.collective
-import minigraph.kernels.compare
-import minigraph.kernels.control_flow
 import minigraph.kernels.conv
-import minigraph.kernels.crf
-import minigraph.kernels.ctc
-import minigraph.kernels.cuda.norms
-import minigraph.kernels.cuda.updates
-import minigraph.kernels.decoding
-import minigraph.kernels.deformable
-import minigraph.kernels.diagonal
 import minigraph.kernels.elementwise
 import minigraph.kernels.elementwise_losses
 import minigraph.kernels.embedding
-import minigraph.kernels.error_function
-import minigraph.kernels.focus
 import minigraph.kernels.fused
-import minigraph.kernels.image_layout
 import minigraph.kernels.indexing
-import minigraph.kernels.jit
-import minigraph.kernels.likelihood
 import minigraph.kernels.loss
 import minigraph.kernels.matrix
 import minigraph.kernels.merged_updates
@@ -43,37 +28,43 @@ import minigraph.kernels.metric
 import minigraph.kernels.norm
 import minigraph.kernels.normalization
 import minigraph.kernels.optimizer
-import minigraph.kernels.parts
 import minigraph.kernels.pool
-import minigraph.kernels.printing
-import minigraph.kernels.products
-import minigraph.kernels.py_func
 import minigraph.kernels.random
-import minigraph.kernels.rank_table
-import minigraph.kernels.ranking
-import minigraph.kernels.rectifier
-import minigraph.kernels.recurrent
-import minigraph.kernels.recurrent_sequences
 import minigraph.kernels.reduce
-import minigraph.kernels.resampling
 import minigraph.kernels.reshaping
-import minigraph.kernels.sampled_losses
-import minigraph.kernels.sampling
 import minigraph.kernels.scaling
-import minigraph.kernels.search
-import minigraph.kernels.selection
-import minigraph.kernels.sequence_pairs
-import minigraph.kernels.sequence_pool
-import minigraph.kernels.sequence_scores
-import minigraph.kernels.sequence_windows
-import minigraph.kernels.sequences
-import minigraph.kernels.series
-import minigraph.kernels.sparse_gradients
-import minigraph.kernels.sparse_updates
-import minigraph.kernels.tensor
-import minigraph.kernels.training_checks
-import minigraph.kernels.volumes
-import minigraph.kernels.windows  # noqa: F401
-from minigraph.kernels.registry import Kernel, find_kernel, find_specializer, kernel, specialize, takes_any_size
+import minigraph.kernels.tensor  # noqa: F401
+from minigraph.kernels import registry
+from minigraph.kernels.registry import Kernel, import_later, kernel, specialize, takes_any_size
+
+import_later(
+    f"{__name__}.{family}" for family in (
+        "adaptive_clip", "array", "averaging", "bilinear", "class_numbers", "click_through", "collective", "compare",
+        "control_flow", "crf", "ctc", "decoding", "deformable", "diagonal", "error_function", "focus", "image_layout",
+        "likelihood", "parts", "printing", "products", "py_func", "rank_table", "ranking", "rectifier", "recurrent",
+        "recurrent_sequences", "resampling", "sampled_losses", "sampling", "search", "selection", "sequence_pairs",
+        "sequence_pool", "sequence_scores", "sequence_windows", "sequences", "series", "sparse_gradients",
+        "sparse_updates", "training_checks", "volumes", "windows",
+    )
+)  # fmt: skip
 
 __all__ = ["Kernel", "find_kernel", "find_specializer", "kernel", "specialize", "takes_any_size"]
+
+
+def find_kernel(type: str, place_kind: str, rows: bool = False) -> Kernel | None:
+    """The kernel of an operator type: the one for this kind of place, else the shared one, else None.
+
+    `rows` asks for the one that takes or gives selected rows.
+    """
+    if place_kind == "cuda":
+        import minigraph.kernels.cuda.all_kernels  # noqa: F401
+    return registry.find_kernel(type, place_kind, rows)
+
+
+def find_specializer(
+    type: str, jit: bool = False, own: bool = False, rows: bool = False
+) -> Callable[..., Callable[..., Any] | None] | None:
+    """The function that `specialize` registered for an operator type, or None."""
+    if jit:
+        import minigraph.kernels.jit.all_offers  # noqa: F401
+    return registry.find_specializer(type, jit, own, rows)

@@ -15,11 +15,15 @@ is another one. Keyword parameters with a meaning of their own, each optional:
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import importlib
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
 from minigraph.support.signatures import parameter_names
+
+KERNEL, LOOP = "kernel", "loop"
+"""Kinds of functions that compute an operator: its kernel, or what has the kernel's bits, and a compiled loop."""
 
 SPECIAL_PARAMETERS = frozenset({"out", "over", "rng", "wanted"})
 
@@ -139,7 +143,13 @@ def find_kernel(type: str, place_kind: str, rows: bool = False) -> Kernel | None
     `rows` asks for the one that takes or gives selected rows.
     """
     table = _ROWS_KERNELS if rows else _KERNELS
-    return table.get((type, place_kind)) or table.get((type, None))
+    found = table.get((type, place_kind)) or table.get((type, None))
+    if found is None and _LATER:
+        for module in _LATER[:]:
+            importlib.import_module(module)
+        _LATER.clear()  # not before they are there: another thread may look, too
+        found = table.get((type, place_kind)) or table.get((type, None))
+    return found
 
 
 def find_specializer(
@@ -147,6 +157,14 @@ def find_specializer(
 ) -> Callable[..., Callable[..., Any] | None] | None:
     """The function that `specialize` registered for an operator type, or None."""
     return _specializers(jit, own, rows).get(type)
+
+
+_LATER: list[str] = []
+
+
+def import_later(modules: Iterable[str]) -> None:
+    """Import modules with kernels that few programs need when a kernel is looked for that is not there."""
+    _LATER.extend(modules)
 
 
 def takes_any_size(type: str) -> bool:

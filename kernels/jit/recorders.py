@@ -10,12 +10,9 @@ from typing import Any
 import numpy as np
 
 from minigraph.kernels.jit.draws import Draws
-from minigraph.kernels.jit.functions import UnsupportedError
+from minigraph.kernels.jit.functions import IS_KNOWN, UnsupportedError
 from minigraph.kernels.jit.recording import Recording, Symbol
-from minigraph.kernels.registry import Kernel
-
-KERNEL, LOOP = "kernel", "loop"
-"""Kinds of functions, whose bits recordings have: shared kernels, made of calls of NumPy, and compiled loops."""
+from minigraph.kernels.registry import KERNEL, LOOP, Kernel
 
 MOST_ELEMENTS = 4096
 """Maximum elements of an array that gets calls of single functions: beyond, one compiled loop for all is quicker."""
@@ -64,7 +61,9 @@ def native_loop(*types: str) -> Callable[[Offer], Offer]:
 
 def is_small(type: str, shapes: Sequence[Sequence[int]]) -> bool:
     """Whether an operator on arrays of these shapes is recorded, if it can be, and not given a loop of its own."""
-    if type not in _OFFERS or type in _BESIDE_LOOPS or any([prod(shape) > MOST_ELEMENTS for shape in shapes]):
+    if not IS_KNOWN or type not in _OFFERS or type in _BESIDE_LOOPS:
+        return False
+    if any([prod(shape) > MOST_ELEMENTS for shape in shapes]):
         return False
     return type not in _MOST_COLUMNS or shapes[0][-1] <= _MOST_COLUMNS[type]
 

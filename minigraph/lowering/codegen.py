@@ -14,13 +14,12 @@ import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import cached_property
 from types import CodeType, FunctionType, TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
 import numpy as np
 
 from minigraph.ir.type_inference import blame
-from minigraph.kernels.jit.functions import IS_KNOWN
 from minigraph.lowering.buffer_pool import BufferPool
 from minigraph.lowering.instructions import (
     DROPPED,
@@ -34,13 +33,15 @@ from minigraph.lowering.instructions import (
     assemble,
 )
 from minigraph.lowering.memory_plan import BufferPlan, Layout, plan_buffers
-from minigraph.lowering.native_segments import Segment, form_segments
 from minigraph.lowering.output_buffers import OutputPlan
 from minigraph.lowering.steps import Resized, Step, Steps
 from minigraph.runtime.place import Place
 from minigraph.support.gc_pause import without_collector
 from minigraph.support.interrupts import Saved, hold, is_interrupt
 from minigraph.support.stack_room import page_faults, with_room
+
+if TYPE_CHECKING:  # imported where segments are formed, which only executors that compile do
+    from minigraph.lowering.native_segments import Segment
 
 _NUMBERS = itertools.count()
 
@@ -103,7 +104,7 @@ class Compiled:
         """New pages of a run with room."""
         self._took_many = False
         """Whether the last look found many new pages."""
-        self.is_native = jit and place.kind == "cpu" and not timed and IS_KNOWN
+        self.is_native = jit and place.kind == "cpu" and not timed
 
     def hand_out(self, fetched: Sequence[Any], new_state: Mapping[str, Any]) -> None:
         """Check what a run gives to the caller and to the scope; only checked plans do."""
@@ -145,6 +146,8 @@ class Compiled:
 
     def make_native(self) -> None:
         """Let runs of steps be tables of C calls from now on, see `minigraph.lowering.native_segments`."""
+        from minigraph.lowering.native_segments import form_segments
+
         segments = form_segments(self.instructions, self._buffer_plan)
         if segments:
             self.__dict__["_written"] = written = _Written(self.instructions, self._place, None, segments)

@@ -15,9 +15,8 @@ from types import FrameType
 from typing import Any, NamedTuple, TypeAlias
 
 from minigraph.kernels import find_specializer, takes_any_size
-from minigraph.kernels.jit.functions import IS_KNOWN
-from minigraph.kernels.jit.recorders import KERNEL, LOOP, is_small
 from minigraph.kernels.numbers import are_numbers, on_numbers
+from minigraph.kernels.registry import KERNEL, LOOP
 from minigraph.lowering.costs import size_in_bytes
 from minigraph.lowering.flat_buffers import FlatView
 from minigraph.lowering.memory_plan import BufferPlan
@@ -474,16 +473,22 @@ class _Assembler:
         """A faster function for these shapes, if the operator has one."""
         if not (step.has_known_sizes or step.kernel.for_rows or takes_any_size(step.op.type)):
             return None
-        shapes = [value.tensor_type.shape for value in (*step.reads, *step.writes)]
-        is_left_to_tables = IS_KNOWN and is_small(step.op.type, shapes) and not step.kernel.for_rows
         arguments = types_of_inputs(step)
         for kind, offer in self._offers(step):
-            if kind == "jit" and is_left_to_tables:
+            if kind == "jit" and _is_left_to_tables(step):
                 continue
             function = offer(self.place.xp, *arguments, **keywords)
             if function is not None:
                 return Function(function, f"{kind}_{step.op.type}", False, {}, LOOP if kind == "jit" else KERNEL)
         return None
+
+
+def _is_left_to_tables(step: Step) -> bool:
+    """Whether a table of C calls computes a step on arrays this small, see `minigraph.lowering.native_segments`."""
+    from minigraph.kernels.jit.recorders import is_small  # late: only executors that compile ask
+
+    shapes = [value.tensor_type.shape for value in (*step.reads, *step.writes)]
+    return not step.kernel.for_rows and is_small(step.op.type, shapes)
 
 
 def _types(entry: Sequence[Value | None] | None) -> Any:

@@ -16,8 +16,10 @@ import numpy as np
 from minigraph.kernels import Kernel
 from minigraph.kernels.jit.call_table import CallTable, Memory
 from minigraph.kernels.jit.draws import drawing
-from minigraph.kernels.jit.recorders import LOOP, MOST_ELEMENTS, MOST_VIEWED, record
+from minigraph.kernels.jit.functions import IS_KNOWN
+from minigraph.kernels.jit.recorders import MOST_ELEMENTS, MOST_VIEWED, record
 from minigraph.kernels.jit.recording import STATUS, Recording, Symbol
+from minigraph.kernels.registry import LOOP
 from minigraph.lowering.instructions import (
     DROPPED,
     FIRST_VALUE,
@@ -85,7 +87,7 @@ class Segment:
 
 def form_segments(instructions: Instructions, buffers: BufferPlan) -> list[Segment]:
     """Find the segments of a plan, in order."""
-    return _Former(instructions, buffers).segments()
+    return _Former(instructions, buffers).segments() if IS_KNOWN else []
 
 
 class _Former:

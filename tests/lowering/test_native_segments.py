@@ -267,7 +267,7 @@ def test_columns_of_an_array_can_be_fed_to_a_table():
 
 def record_of(kernel, *shapes):
     inputs = [native_segments.ArrayKind(shape, np.dtype(np.float32)) for shape in shapes]
-    return recorders.record("no operator", recorders.KERNEL, kernel, inputs, {})
+    return recorders.record("no operator", registry.KERNEL, kernel, inputs, {})
 
 
 def kernel_of(function):
