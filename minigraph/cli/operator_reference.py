@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-import minigraph.autodiff.decompositions as second_order
+from minigraph.autodiff.decompositions.all_rules import RULES
 from minigraph.cli.commands import Command, Commands
 from minigraph.kernels import find_kernel
 from minigraph.opdef import REQUIRED, Attr, OpDef, Slot, all_definitions, definition_of
@@ -87,7 +87,7 @@ def _attribute(attr: Attr) -> str:
 def _gradient(definition: OpDef) -> str:
     rule = definition.grad
     if rule is None:
-        return "of other operators" if definition.type in second_order.RULES else "none"
+        return "of other operators" if definition.type in RULES else "none"
     if isinstance(rule, BlockGrad):
         return f"`{definition.type}_grad`, which runs a block of gradients; that has a gradient, too"
     if not isinstance(rule, FusedGrad):
@@ -100,7 +100,7 @@ def _gradient(definition: OpDef) -> str:
 def _second_gradient(rule: FusedGrad) -> str:
     if rule.linear is not False and rule.grad is None:
         return "linear, so that the gradient of that is the operator itself"
-    if rule.type in second_order.RULES or rule.grad is not None:
+    if rule.type in RULES or rule.grad is not None:
         return "that has a gradient, too"
     return "that has none"
 

@@ -7,7 +7,7 @@ import pytest
 from sampled import TWICE_DIFFERENTIABLE, WITHOUT_SECOND_GRADIENT, differentiated_twice, each, with_gradients
 
 import minigraph as fluid
-from minigraph.autodiff.decompositions import RULES
+from minigraph.autodiff.decompositions.all_rules import RULES
 from minigraph.errors import ProgramError
 from minigraph.opdef import all_definitions, definition_of
 from minigraph.opdef.gradient_rules import FusedGrad
@@ -38,6 +38,10 @@ def test_the_gradient_of_the_gradient_is_its_central_difference(sample):
             ends = [function({**plain.feed, name: at + sign * step * direction}) for sign in (1, -1)]
             expected = (ends[0] - ends[1]) / (2 * step)
             assert np.isclose(np.vdot(value, direction), expected, rtol=1e-5, atol=1e-6), name
+
+
+def test_rules_are_for_types_that_show_that_they_are_gradients():
+    assert [type for type in RULES if "_grad" not in type] == []
 
 
 def test_every_differentiable_operator_has_a_second_gradient_or_a_reason_why_not():

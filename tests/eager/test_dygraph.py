@@ -11,7 +11,7 @@ from sampled import Built, each, with_gradients
 
 import minigraph as fluid
 from minigraph import clip, layers, optimizer
-from minigraph.autodiff.decompositions import RULES
+from minigraph.autodiff.decompositions.all_rules import RULES
 from minigraph.dygraph import Linear, guard, no_grad, to_variable
 from minigraph.errors import ExecutionError, NotFoundError, OpError, ProgramError, WrongTypeError
 from minigraph.initializer import NumpyArrayInitializer

@@ -47,23 +47,14 @@ def has_rule(op: Operator) -> bool:
     return where is None or where(op)
 
 
-def needs_rewriting(op: Operator) -> bool:
-    """Whether the operator is not differentiated as it stands."""
-    return has_rule(op) or _is_norm_of_clip(op)
-
-
-def _is_norm_of_clip(op: Operator) -> bool:
+def is_norm_of_clip(op: Operator) -> bool:
     """Whether this is the root in fluid's chain for a global norm, whose gradient is NaN at zero."""
     return op.type == "sqrt" and bool(op.role & Role.CLIP)
 
 
 def rewrite(block: Block, ops: Sequence[Operator]) -> None:
-    """Replace the operators of `ops` that need it; `ops` are operators of `block`, in order.
-
-    Ordinary operators replace gradient operators. One operator, whose gradient is finite everywhere, replaces the chain
-    of a global norm.
-    """
-    has_norm = any(map(_is_norm_of_clip, ops))
+    """Replace the operators of `ops` that need it, see `minigraph.autodiff.decompositions.rewrite`."""
+    has_norm = any(map(is_norm_of_clip, ops))
     if gradient_ops := list(filter(has_rule, ops)):
         forward = Forward(block)
         for op in gradient_ops:
