@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 from minigraph.errors import ExecutionError, MinigraphError
 from minigraph.ir import Block, Operator, Program
 from minigraph.ir.effects import body_of, outer_names
-from minigraph.opdef import EMPTY, SUB_BLOCK, OpDef, Slot, all_definitions
+from minigraph.opdef import EMPTY, SUB_BLOCK, OpDef, Slot, definition_of
 from minigraph.types import DType, TensorType, VarKind
 
 _MARK = "@LOD"
@@ -48,16 +48,11 @@ def fed_levels(names: Collection[str]) -> dict[str, Names]:
     return found
 
 
-@cache
-def _handled() -> frozenset[str]:
-    return frozenset(each.type for each in all_definitions() if each.handles_lengths)
-
-
 def has_lengths(program: Program, feed_names: Collection[str]) -> bool:
     """Whether anything that a run feeds or computes may have lengths."""
     if any(_MARK in name for name in feed_names):
         return True
-    return not all(_handled().isdisjoint(block.ops.by_type) for block in program.blocks)
+    return any(definition_of(type).handles_lengths for block in program.blocks for type in block.ops.by_type)
 
 
 def carry_lengths(program: Program, feed_names: Collection[str], fetch_names: Sequence[str]) -> list[Names]:

@@ -72,11 +72,19 @@ class Attr:
 
 
 class OperatorRule(ABC):
-    """A gradient rule that appends one gradient operator, which is defined together with the forward operator."""
+    """A gradient rule that appends one gradient operator, defined by that of the forward operator."""
+
+    @abstractmethod
+    def type_for(self, forward: str) -> str:
+        """The type of the gradient operator of operators of the type `forward`."""
+
+    @abstractmethod
+    def complete(self, forward: OpDef) -> None:
+        """Fill in the defaults from the operator that the rule belongs to; it is asked for when that is made."""
 
     @abstractmethod
     def define(self, forward: OpDef) -> OpDef:
-        """The definition of the gradient operator of `forward`, which is asked for once."""
+        """The definition of the gradient operator of `forward`."""
 
 
 class SubBlockRule(Protocol):
@@ -323,7 +331,11 @@ def _required(slots: Sequence[Slot]) -> tuple[str, ...]:
 _MOST_INFERRED = 256
 """Maximum kinds of inputs whose inferred types a definition caches."""
 
+_MAKERS: dict[str, Callable[[], OpDef]] = {}
+"""Operator type -> function that makes its definition. A program needs few of them, and making all takes time."""
+
 _DEFINITIONS: dict[str, OpDef] = {}
+"""Definitions that have been asked for."""
 
 
 def op(
@@ -388,29 +400,38 @@ def op(
         names = inputs.split()
         if len(slots) != len(names):
             raise TypeError(f"{type}: {len(names)} input slots but {len(slots)} positional parameters")
-        out_slots = tuple(Slot(n.rstrip("*~?"), "*" in n, "?" in n, "~" in n) for n in outputs.split())
-        definition = OpDef(
-            type=type,
-            inputs=tuple(
-                _input_slot(name, str(infer.__annotations__[p]), name in rows.split(), name in arrays.split())
-                for name, p in zip(names, slots, strict=True)
-            ),
-            outputs=out_slots,
-            attrs={attr.name: attr for attr in (_attr(infer, name) for name in attrs)},
-            infer=infer,
-            grad=grad,
-            backend_attrs=dict(backend_attrs or {}),
-            doc=inspect.cleandoc(doc or infer.__doc__ or ""),
-            forward=forward,
-            updates=tuple(updates.split()),
-            unchanged=unchanged,
-            has_effect=has_effect,
-            lod=_length_sources(lod, out_slots),
-            lengths=tuple(lengths.split()),
-        )
-        define(definition)
+        for name in attrs:
+            if str(infer.__annotations__[name]) not in CONVERTERS:
+                raise TypeError(f"attribute {name}: no attribute type {infer.__annotations__[name]}")
+
+        def make() -> OpDef:
+            out_slots = tuple(Slot(n.rstrip("*~?"), "*" in n, "?" in n, "~" in n) for n in outputs.split())
+            definition = OpDef(
+                type=type,
+                inputs=tuple(
+                    _input_slot(name, str(infer.__annotations__[p]), name in rows.split(), name in arrays.split())
+                    for name, p in zip(names, slots, strict=True)
+                ),
+                outputs=out_slots,
+                attrs={attr.name: attr for attr in (_attr(infer, name) for name in attrs)},
+                infer=infer,
+                grad=grad,
+                backend_attrs=dict(backend_attrs or {}),
+                doc=inspect.cleandoc(doc or infer.__doc__ or ""),
+                forward=forward,
+                updates=tuple(updates.split()),
+                unchanged=unchanged,
+                has_effect=has_effect,
+                lod=_length_sources(lod, out_slots),
+                lengths=tuple(lengths.split()),
+            )
+            if isinstance(grad, OperatorRule):
+                grad.complete(definition)
+            return definition
+
+        define(type, make)
         if isinstance(grad, OperatorRule):
-            define(grad.define(definition))
+            define(grad.type_for(type), lambda: grad.define(definition_of(type)))
         return infer
 
     return decorate
@@ -422,17 +443,19 @@ def _length_sources(lod: str | Count | Mapping[str, str | Count], outputs: Seque
     return {slot: source for slot, text in lod.items() if (source := length_source_of(text)) is not None}
 
 
-def define(definition: OpDef) -> None:
-    """Register a definition that was made of another one; `op` makes them of functions.
+def define(type: str, make: Callable[[], OpDef]) -> None:
+    """Register a function that makes the definition of an operator type when it is first asked for.
+
+    Definitions may be made of other ones; `op` makes them of functions.
 
     Raises
     ------
     TypeError
         If the type is defined already.
     """
-    if definition.type in _DEFINITIONS:
-        raise TypeError(f"operator {definition.type} is defined twice")
-    _DEFINITIONS[definition.type] = definition
+    if type in _MAKERS:
+        raise TypeError(f"operator {type} is defined twice")
+    _MAKERS[type] = make
 
 
 def _input_slot(name: str, annotation: str, takes_rows: bool, takes_arrays: bool) -> Slot:
@@ -444,8 +467,6 @@ def _input_slot(name: str, annotation: str, takes_rows: bool, takes_arrays: bool
 
 def _attr(infer: Callable[..., Any], parameter: str) -> Attr:
     kind = str(infer.__annotations__[parameter])
-    if kind not in CONVERTERS:
-        raise TypeError(f"attribute {parameter}: no attribute type {kind}")
     default = (infer.__kwdefaults__ or {}).get(parameter, REQUIRED)
     return Attr(parameter.removesuffix("_"), kind, default if default is REQUIRED else CONVERTERS[kind](default))
 
@@ -459,12 +480,17 @@ def definition_of(type: str) -> OpDef:
         If there is none; the message suggests similar names.
     """
     found = _DEFINITIONS.get(type)
-    if found is None:
+    return _made(type) if found is None else found
+
+
+def _made(type: str) -> OpDef:
+    make = _MAKERS.get(type)
+    if make is None:
         raise NotFoundError(
             f"there is no operator type {type!r:.80}",
-            hint=suggest(type, _DEFINITIONS) or "Run `python -m minigraph operators` for a list.",
+            hint=suggest(type, _MAKERS) or "Run `python -m minigraph operators` for a list.",
         )
-    return found
+    return _DEFINITIONS.setdefault(type, make())  # another thread may have made it meanwhile
 
 
 def is_update(definition: OpDef) -> bool:
@@ -479,4 +505,4 @@ def takes_rows(definition: OpDef) -> bool:
 
 def all_definitions() -> list[OpDef]:
     """Every definition, in order of their names."""
-    return [_DEFINITIONS[name] for name in sorted(_DEFINITIONS)]
+    return [definition_of(name) for name in sorted(_MAKERS)]

@@ -92,7 +92,7 @@ class FusedGrad(OperatorRule):
         """Slots of `d_outputs` that are left out where nothing flows into them."""
         self.like, self.infer = dict(like or {}), infer
         self.grad, self.linear, self.check, self.lengths, self.lod = grad, linear, check, lengths, lod
-        # Filled in by `define`, so that a backward pass computes none of it for each operator.
+        # Filled in by `complete`, so that a backward pass computes none of it for each operator.
         self.values: tuple[tuple[str, bool], ...] = ()
         """The slots `reads`, and whether each is an input of the forward operator or an output."""
         self.flowing: tuple[tuple[str, str], ...] = ()
@@ -106,9 +106,12 @@ class FusedGrad(OperatorRule):
         """Whether the gradient depends on the value in a slot, and not only on its type."""
         return self.linear is not True or slot not in self.to
 
-    def _complete(self, forward: OpDef) -> None:
+    def type_for(self, forward: str) -> str:
+        return self.type or f"{forward}_grad"
+
+    def complete(self, forward: OpDef) -> None:
         """Fill in the defaults from the operator that the rule belongs to."""
-        self.type = self.type or f"{forward.type}_grad"
+        self.type = self.type_for(forward.type)
         self.to = self.to or [s.name for s in forward.inputs if not s.dispensable]
         self.d_outputs = self.d_outputs or [next(s.name for s in forward.outputs if not s.intermediate)]
         self.values = tuple((slot, slot in forward.input_slots) for slot in self.reads)
@@ -118,7 +121,6 @@ class FusedGrad(OperatorRule):
 
     def define(self, forward: OpDef) -> OpDef:
         """The definition of the gradient operator; a gradient has the type of what it is the gradient of."""
-        self._complete(forward)
         slots = {**forward.input_slots, **forward.output_slots}
         reads = [replace(slots[name], takes_rows=False) for name in self.reads]
         d_outs = [

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import minigraph.ops.adaptive_optimizer
@@ -38,7 +39,8 @@ def own_slots(update: OpDef) -> tuple[str, ...]:
     return tuple(slot.name for slot in update.inputs if slot.name not in _SHARED)
 
 
-def _merged(type: str, update: OpDef) -> OpDef:
+def _merged(type: str, of: str) -> OpDef:
+    update = definition_of(of)
     own = own_slots(update)
     inputs = tuple(
         replace(slot, duplicable=slot.duplicable or slot.name in own, takes_rows=False) for slot in update.inputs
@@ -51,7 +53,7 @@ def _merged(type: str, update: OpDef) -> OpDef:
         infer=_inference(update, own),
         grad=None,
         backend_attrs=update.backend_attrs,
-        doc=_DOC.format(type=update.type),
+        doc=_DOC.format(type=of),
     )
 
 
@@ -80,4 +82,4 @@ def _inference(update: OpDef, own: Sequence[str]) -> Callable[..., Any]:
 
 
 for _type, _update in MERGED.items():
-    define(_merged(_type, definition_of(_update)))
+    define(_type, partial(_merged, _type, _update))

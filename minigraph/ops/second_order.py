@@ -8,7 +8,8 @@ A result has the type of what it belongs to.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from functools import partial
+from typing import Any, TypeAlias
 
 from minigraph.opdef import OpDef, Slot, define, definition_of
 from minigraph.opdef.gradient_rules import differentiated
@@ -21,15 +22,19 @@ from minigraph.types import (
     same_shape,
 )
 
+Check: TypeAlias = "Callable[[dict[str, TensorType]], None] | None"
 
-def _define(
-    forward: str, inputs: str, outputs: str, doc: str, check: Callable[[dict[str, TensorType]], None] | None = None
-) -> None:
+
+def _define(forward: str, inputs: str, outputs: str, doc: str, check: Check = None) -> None:
     """Define the gradient of the gradient operator of `forward`.
 
     `check` gets the types by what they belong to, and may refuse them; those of a function of two tensors are checked
     as its own.
     """
+    define(f"{forward}_grad_grad", partial(_definition, forward, inputs, outputs, doc, check))
+
+
+def _definition(forward: str, inputs: str, outputs: str, doc: str, check: Check) -> OpDef:
     definition = definition_of(forward)
     operands = [slot.name for slot in definition.inputs if not slot.dispensable]
     result = definition.outputs[0].name
@@ -59,17 +64,15 @@ def _define(
         inferred = tuple(found[differentiated(slot)[0]] for slot in results)
         return inferred if len(inferred) > 1 else inferred[0]
 
-    define(
-        OpDef(
-            type=f"{forward}_grad_grad",
-            inputs=tuple(Slot(slot, dispensable=len(flowing) > 1 and slot in flowing) for slot in slots),
-            outputs=tuple(Slot(slot, dispensable=True) for slot in results),
-            attrs=definition.attrs,
-            infer=infer,
-            grad=None,
-            backend_attrs=definition.backend_attrs,
-            doc=f"Gradient of the gradient of ``{forward}``: {doc}",
-        )
+    return OpDef(
+        type=f"{forward}_grad_grad",
+        inputs=tuple(Slot(slot, dispensable=len(flowing) > 1 and slot in flowing) for slot in slots),
+        outputs=tuple(Slot(slot, dispensable=True) for slot in results),
+        attrs=definition.attrs,
+        infer=infer,
+        grad=None,
+        backend_attrs=definition.backend_attrs,
+        doc=f"Gradient of the gradient of ``{forward}``: {doc}",
     )
 
 

@@ -182,7 +182,8 @@ def test_a_shared_parameter_has_the_sum_of_its_gradients(uses):
 @pytest.fixture
 def halves(monkeypatch):
     """An operator with two outputs that both have a gradient."""
-    monkeypatch.setattr(opdef, "_DEFINITIONS", dict(opdef._DEFINITIONS))
+    for table in ("_MAKERS", "_DEFINITIONS"):
+        monkeypatch.setattr(opdef, table, dict(getattr(opdef, table)))
 
     def grad(ctx):
         yield OpSpec("concat", {"X": ctx.d_output("Low") + ctx.d_output("High")}, {"Out": ctx.d_input("X")}, {})
