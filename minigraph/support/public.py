@@ -76,12 +76,15 @@ def public_but(*names: str) -> Callable[[F], F]:
 
 def public_by(function: F, call: Callable[..., Any]) -> F:
     """`function` as a `public` one; outside of the imperative mode `call`, which takes the same arguments, computes."""
-    keeps = function.__name__ == "__init__" or inspect.isgeneratorfunction(function)
-    keeps = keeps or any("Reader[" in str(each) for each in function.__annotations__.values())
-    plain = [] if keeps else _plain_parameters(function)
+    keeps = False
+    plain: list[tuple[int, str, tuple[type, ...]]] | None = None
 
     @functools.wraps(function)
     def guarded(*args: Any, **kwargs: Any) -> Any:
+        nonlocal keeps, plain
+        if plain is None:  # the import, which decorates hundreds of functions, need not look at each
+            keeps = _keeps_arguments(function)
+            plain = [] if keeps else _plain_parameters(function)
         # Like `all_or_nothing`, but inline: a context manager takes as long as some operators of the imperative mode.
         outer = journal = JOURNAL.get()
         programs = CURRENT.get()
@@ -96,11 +99,9 @@ def public_by(function: F, call: Callable[..., Any]) -> F:
             if keeps and not is_ours(sys._getframe(1)):
                 _check_types(function, args, kwargs)
             for place, name, kinds in plain:
-                if place < len(args):
-                    is_plain = type(args[place]) in kinds
-                else:
-                    is_plain = name not in kwargs or type(kwargs[name]) in kinds
-                if not is_plain and not is_ours(sys._getframe(1)):
+                is_given = place < len(args) or name in kwargs
+                given = args[place] if place < len(args) else kwargs.get(name)
+                if is_given and type(given) not in kinds and not is_ours(sys._getframe(1)):
                     _check_types(function, args, kwargs, name)
             return function(*args, **kwargs) if at_once else call(*args, **kwargs)
         except BaseException as error:
@@ -114,6 +115,13 @@ def public_by(function: F, call: Callable[..., Any]) -> F:
                 JOURNAL.set(outer)
 
     return cast(F, guarded)
+
+
+def _keeps_arguments(function: Callable[..., Any]) -> bool:
+    """Whether a function uses its arguments only after it has returned."""
+    if function.__name__ == "__init__" or inspect.isgeneratorfunction(function):
+        return True
+    return any("Reader[" in str(each) for each in function.__annotations__.values())
 
 
 def explained(function: F) -> F:
