@@ -8,10 +8,11 @@ a result; each other pass says how far it changes the rounding. In the copy a va
 `minigraph.executor.compiled_program.BuildStrategy` turns passes of `IN_ORDER` on and off, except those of `LEGALIZE`.
 """
 
+from typing import TYPE_CHECKING
+
 from minigraph.passes.base import Pass, Pipeline
 from minigraph.passes.broadcast_expanded import BroadcastExpanded
 from minigraph.passes.clean_up import CleanUp
-from minigraph.passes.collective import GradAllReduce, LocalSGD
 from minigraph.passes.common_subexpressions import ShareCommonSubexpressions
 from minigraph.passes.constant_folding import FoldConstants
 from minigraph.passes.dead_ops import RemoveDeadOps
@@ -33,12 +34,8 @@ from minigraph.passes.merge_products import MergeProducts
 from minigraph.passes.merge_updates import MergeUpdates
 from minigraph.passes.multiply_powers import MultiplyPowers
 from minigraph.passes.order_operands import OrderOperands
-from minigraph.passes.pad_sequences import PadSequences
-from minigraph.passes.recompute import Recompute
 from minigraph.passes.scale_by_constants import ScaleByConstants
 from minigraph.passes.scale_into_matmul import ScaleIntoMatmul
-from minigraph.passes.shard_state import ShardOptimizerState
-from minigraph.passes.shards import ShardBatch
 from minigraph.passes.shrink_in_update import ShrinkInUpdate
 from minigraph.passes.skip_joins import SkipJoins
 from minigraph.passes.slice_rows import SliceRows
@@ -49,8 +46,16 @@ from minigraph.passes.transpose_once import TransposeOnce
 from minigraph.passes.transpose_weights import TransposeWeights
 from minigraph.passes.turn_transposes import TurnTransposes
 from minigraph.passes.unroll_recurrent import UnrollRecurrent
-from minigraph.passes.weighted_means import WeightMeans
 from minigraph.passes.write_where_assigned import WriteWhereAssigned
+from minigraph.support.public import refuse_unknown_names
+
+if TYPE_CHECKING:  # imported when they are asked for, see the end
+    from minigraph.passes.collective import GradAllReduce, LocalSGD
+    from minigraph.passes.pad_sequences import PadSequences
+    from minigraph.passes.recompute import Recompute
+    from minigraph.passes.shard_state import ShardOptimizerState
+    from minigraph.passes.shards import ShardBatch
+    from minigraph.passes.weighted_means import WeightMeans
 
 # Each pass makes work for later ones: copies hide equal operators, only merged updates take the factor of a clip, and
 # readers that are dead would keep values that the last two passes want for one operator alone.
@@ -121,3 +126,13 @@ __all__ = [
     "WeightMeans",
     "WriteWhereAssigned",
 ]
+
+refuse_unknown_names(
+    __name__,
+    **dict.fromkeys(("GradAllReduce", "LocalSGD"), "minigraph.passes.collective"),
+    PadSequences="minigraph.passes.pad_sequences",
+    Recompute="minigraph.passes.recompute",
+    ShardBatch="minigraph.passes.shards",
+    ShardOptimizerState="minigraph.passes.shard_state",
+    WeightMeans="minigraph.passes.weighted_means",
+)

@@ -12,7 +12,6 @@ from minigraph.passes.rewriting import insert_for
 _WAITS = frozenset({"c_sync_calc_stream", "c_sync_comm_stream"})
 
 
-@dataclass(frozen=True)
 class MergeExchanges(Pass):
     """Sum all gradients of one type over the ranks in one exchange, where the first of them is needed.
 

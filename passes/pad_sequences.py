@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from minigraph.errors import ProgramError
 from minigraph.ir import Block, Operator, Program, Variable
 from minigraph.passes.base import Pass
@@ -22,7 +20,6 @@ _BY_ROWS = frozenset({
 """Operators that can compute each row of a result from the rows of inputs with its number, and from no others."""
 
 
-@dataclass(frozen=True)
 class PadSequences(Pass):
     """Let what is fed with sequences of rows (`lod_level` 1) be fed as ``[batch, time, ...]``, with their lengths.
 

@@ -15,7 +15,6 @@ from minigraph.autodiff.gradient_plan import Callback, ParamsGrads
 from minigraph.errors import NotFoundError, ProgramError, WrongTypeError, caller_site, suggest, warn
 from minigraph.ir import Block, Operator, Program, Role, Variable
 from minigraph.passes import events
-from minigraph.passes.recompute import recompute
 from minigraph.support.gc_pause import without_collector
 from minigraph.support.public import public
 from minigraph.support.undo import note
@@ -101,6 +100,8 @@ def append_backward(
         pass_.seed(loss.name, seed.name)
         pass_.run([loss], None)
         if checkpoints is not None:
+            from minigraph.passes.recompute import recompute  # late: few programs have checkpoints
+
             recompute(program, checkpoints)
         return pass_.params_grads(params)
 

@@ -14,7 +14,6 @@ import numpy as np
 from minigraph.errors import ExecutionError, FeedError
 from minigraph.executor.feeds import feed_of_one, prepare_feed, with_batches
 from minigraph.ir import Program, Role, VarKind
-from minigraph.passes.collective import GradAllReduce, broadcast, feed_gradients_of_losses
 from minigraph.runtime.place import Place
 from minigraph.runtime.scope import LoDTensor, Scope, ScopeVariable, SelectedRows
 from minigraph.support.communicator import check_size, current
@@ -31,6 +30,8 @@ class GradientScaleStrategy(enum.Enum):
 
 def prepare_gradients(program: Program, ranks: int, strategy: GradientScaleStrategy) -> None:
     """Sum the gradients of a training program over ranks, and let that of the loss begin as `strategy` says."""
+    from minigraph.passes.collective import GradAllReduce, feed_gradients_of_losses  # late: few programs run on ranks
+
     GradAllReduce(ranks, scales_loss=strategy is GradientScaleStrategy.CoeffNumDevice).apply(program)
     if strategy is GradientScaleStrategy.Customized:
         feed_gradients_of_losses(program)
@@ -163,6 +164,8 @@ class Trainer(_Rewritten):
 
 def _broadcast(program: Program, scope: Scope) -> Program:
     """A program that gives the values that `program` keeps in the scope those of rank 0."""
+    from minigraph.passes.collective import broadcast
+
     found = Program()
     for name, var in sorted(program.global_block().vars.items()):
         holder = scope.find_var(name) if var.persistable and var.kind is VarKind.LOD_TENSOR else None

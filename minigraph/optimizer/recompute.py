@@ -9,7 +9,6 @@ from minigraph.errors import ProgramError
 from minigraph.ir import Program, Variable
 from minigraph.optimizer.base import Optimizer
 from minigraph.optimizer.wrapping import WrappedOptimizer
-from minigraph.passes.recompute import recompute
 from minigraph.support.public import public
 
 
@@ -72,4 +71,6 @@ class RecomputeOptimizer(WrappedOptimizer):
                 "RecomputeOptimizer has no checkpoints",
                 hint="Call _set_checkpoints([...]) with variables of the forward pass first.",
             )  # fmt: skip
+        from minigraph.passes.recompute import recompute  # late: few programs have checkpoints
+
         recompute(program, self._checkpoints)

@@ -12,7 +12,6 @@ from minigraph.passes.rules import (
     Match,
     Rule,
     Rules,
-    WhyNot,
     attr,
     gradient_of,
     marked,
@@ -21,6 +20,7 @@ from minigraph.passes.rules import (
     value,
     with_gradients,
 )
+from minigraph.passes.rules.reasons import WhyNot
 from minigraph.passes.values import Use, Value
 from minigraph.rewrite.tracing import Step, Trace, trace
 from minigraph.rewrite.values import Values

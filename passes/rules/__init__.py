@@ -3,7 +3,6 @@
 from minigraph.passes.rules.fragments import attr, marked, op, value
 from minigraph.passes.rules.gradients import gradient_of, with_gradients
 from minigraph.passes.rules.matcher import Match
-from minigraph.passes.rules.reasons import WhyNot
 from minigraph.passes.rules.rule import Rule, Rules, rule
 
-__all__ = ["Match", "Rule", "Rules", "WhyNot", "attr", "gradient_of", "marked", "op", "rule", "value", "with_gradients"]
+__all__ = ["Match", "Rule", "Rules", "attr", "gradient_of", "marked", "op", "rule", "value", "with_gradients"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from itertools import chain
-from typing import Any, ClassVar, TypeVar, overload
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, overload
 
 from minigraph.errors import MinigraphError, NotFoundError, RuleError, Site, WrongTypeError, caller_site
 from minigraph.ir import Block, Operator, Program, Variable
@@ -14,13 +14,15 @@ from minigraph.passes.base import Pass
 from minigraph.passes.rules.fragments import PREFIX, Fragment, Given, line_within, site_of, traced
 from minigraph.passes.rules.matcher import Match, MatchBeforeValues, Matcher, MatchRecorder, fits
 from minigraph.passes.rules.pattern import Pattern
-from minigraph.passes.rules.reasons import WhyNot, nearest
 from minigraph.passes.rules.replacing import replace
 from minigraph.passes.rules.safety import may_read, may_replace
 from minigraph.passes.rules.worklist import LEAST_FIRINGS, endless, possible, run_in
 from minigraph.passes.values import Values
 from minigraph.support.public import public
 from minigraph.support.signatures import parameter_names
+
+if TYPE_CHECKING:  # imported when somebody asks why
+    from minigraph.passes.rules.reasons import WhyNot
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -113,6 +115,8 @@ class Rule(Pass):
         op : Operator, Variable, str or int, optional
             An operator that takes part, or its index in the global block, or a variable that it makes. Left out: any.
         """
+        from minigraph.passes.rules.reasons import WhyNot, nearest
+
         _require_program(self, program)
         if op is not None:
             return nearest(self, [_operator(program, op)])

@@ -10,6 +10,7 @@ import minigraph.compat.tensorflow
 import minigraph.compat.torch
 import minigraph.nn
 import minigraph.rewrite
+from minigraph import passes
 from minigraph.support.public import _is_given_arguments, own_names, takes
 
 MODULES = [
@@ -25,7 +26,7 @@ LEFT = {
 }  # fmt: skip
 """What runs for each operator, parameter or step, and checks its arguments itself."""
 LEFT |= {
-    "Pass", "Pipeline", "Rules", "Rewrite.__call__", "Rewrite.apply",
+    "Rules", *passes.__all__, "Rewrite.__call__", "Rewrite.apply",
     *(f"Rule.{name}" for name in ("__init__", "apply", "fire", "holds", "match", "refuses")),
     *(f"Trace.{name}" for name in ("__init__", "begin", "copied", "end", "fired", "runs")),
     *(f"Observer.{name}" for name in ("begin", "copied", "end", "fired", "runs")),
