@@ -10,25 +10,36 @@ threshold keeps its bits.
 
 from typing import TYPE_CHECKING
 
-from minigraph.clip.adaptive import *
 from minigraph.clip.base import *
 from minigraph.clip.error_clip import *
 from minigraph.clip.nonfinite import *
-from minigraph.clip.norms import *
-from minigraph.clip.pipeline import *
 from minigraph.clip.setting import *
 from minigraph.clip.standard import *
 from minigraph.clip.statistics import *
+from minigraph.ir import printable
 from minigraph.support.public import offered, refuse_unknown_names
 
-if TYPE_CHECKING:  # imported when it is asked for, see the end
+if TYPE_CHECKING:  # imported when they are asked for, see the end
+    from minigraph.clip.adaptive import *
     from minigraph.clip.explanation import explain as explain
+    from minigraph.clip.norms import *
+    from minigraph.clip.pipeline import *
 
 # Fluid's later names.
 ClipByValue = GradientClipByValue
 ClipByNorm = GradientClipByNorm
 ClipByGlobalNorm = GradientClipByGlobalNorm
 
-__all__ = sorted([*offered(vars()), "explain"])
+_LATE = {
+    **dict.fromkeys(("AdaptiveGradientClip", "AutoClip", "ZClip"), "minigraph.clip.adaptive"),
+    **dict.fromkeys(
+        ("GradientClipByAxisNorm", "GradientClipByBlockRMS", "GradientClipByGlobalPNorm", "GradientClipByPNorm"),
+        "minigraph.clip.norms",
+    ),
+    "ClipPipeline": "minigraph.clip.pipeline",
+}
 
-refuse_unknown_names(__name__, explain="minigraph.clip.explanation")
+__all__ = sorted([*offered(vars()), *_LATE, "explain"])
+
+printable.register_later(_LATE)
+refuse_unknown_names(__name__, explain="minigraph.clip.explanation", **_LATE)

@@ -5,12 +5,17 @@ They are frozen dataclasses. Registered here, they can be printed in a program's
 
 from __future__ import annotations
 
+import importlib
+from collections.abc import Mapping
 from typing import Any, TypeVar
 
 T = TypeVar("T")
 
-STRATEGIES: dict[str, type] = {}
+_STRATEGIES: dict[str, type] = {}
 """Class name to class."""
+
+_HOMES: dict[str, str] = {}
+"""Class name to the module that registers the class and is imported when the class is asked for."""
 
 
 class Strategy:
@@ -34,5 +39,22 @@ class Strategy:
 
 def printable(cls: type[T]) -> type[T]:
     """Register a frozen dataclass whose instances a program's text may hold."""
-    STRATEGIES[cls.__name__] = cls
+    _STRATEGIES[cls.__name__] = cls
     return cls
+
+
+def register_later(homes: Mapping[str, str]) -> None:
+    """Register classes by name, with the modules that define them and need not be imported yet."""
+    _HOMES.update(homes)
+
+
+def printable_names() -> list[str]:
+    """Names of the registered classes."""
+    return [*dict.fromkeys((*_STRATEGIES, *_HOMES))]
+
+
+def printable_class(name: str) -> type:
+    """The registered class of a name, one of `printable_names`."""
+    if name not in _STRATEGIES:
+        importlib.import_module(_HOMES[name])
+    return _STRATEGIES[name]

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, NoReturn
 
 from minigraph.errors import MinigraphError, ParseError, suggest
-from minigraph.ir.printable import STRATEGIES
+from minigraph.ir.printable import printable_class, printable_names
 from minigraph.ir.role import Role
 from minigraph.ir.text.notation import PLAIN_NAME
 from minigraph.types import DType, TensorType, VarKind
@@ -204,9 +204,9 @@ class Line:
         """An object of a registered class."""
         start = self.at
         name = self.name()
-        if name not in STRATEGIES:
-            self.fail(f"there is no {name:.80} that text can hold", suggest(name, STRATEGIES), start)
-        cls = STRATEGIES[name]
+        if name not in printable_names():
+            self.fail(f"there is no {name:.80} that text can hold", suggest(name, printable_names()), start)
+        cls = printable_class(name)
         self.expect("(")
         known = [field.name for field in dataclasses.fields(cls) if field.init]
         given = self.assignments(")", lambda field: self.check_known(field, known, f"{name} has no field"))
