@@ -6,24 +6,93 @@ import sys
 import pytest
 
 LATE = {
-    "minigraph.comparison", "minigraph.dataset", "minigraph.dygraph", "minigraph.executor.checking", "minigraph.io",
-    "minigraph.nets", "minigraph.nn", "minigraph.reader", "minigraph.rewrite", "difflib", "hashlib", "html",
-    "importlib.resources", "json", "pathlib", "tempfile", "cupy", "matplotlib", "networkx", "numba", "rich",
+    "minigraph.autodiff.decompositions.all_rules", "minigraph.clip.adaptive", "minigraph.clip.norms",
+    "minigraph.clip.pipeline", "minigraph.comparison", "minigraph.dataset", "minigraph.dygraph",
+    "minigraph.executor.checking", "minigraph.io", "minigraph.kernels.cuda.all_kernels",
+    "minigraph.kernels.jit.all_offers", "minigraph.kernels.sequence_rows", "minigraph.lowering.native_segments",
+    "minigraph.nets", "minigraph.nn", "minigraph.passes.collective", "minigraph.passes.pad_sequences",
+    "minigraph.passes.recompute", "minigraph.passes.rules.reasons", "minigraph.passes.shard_state",
+    "minigraph.passes.shards", "minigraph.passes.weighted_means", "minigraph.reader", "minigraph.rewrite",
+    "difflib", "hashlib", "html", "importlib.resources", "json", "pathlib", "tempfile", "cupy", "matplotlib",
+    "networkx", "numba", "rich",
 }  # fmt: skip
 
+PLAIN_RUN = """
+import numpy as np, minigraph as fluid
+with fluid.program_guard(fluid.Program(), fluid.Program()):
+    x, label = fluid.data("x", [None, 8]), fluid.data("label", [None, 1], "int64")
+    scores = fluid.layers.fc(fluid.layers.fc(x, 16, act="relu"), 4, act="softmax")
+    loss = fluid.layers.mean(fluid.layers.cross_entropy(scores, label))
+    clip = fluid.clip.GradientClipByGlobalNorm(1.0)
+    fluid.optimizer.Adam(0.1, grad_clip=clip).minimize(loss)
+    exe = fluid.Executor(fluid.CPUPlace(), jit=False)
+    exe.run(fluid.default_startup_program())
+    feed = {"x": np.ones((3, 8), np.float32), "label": np.zeros((3, 1), np.int64)}
+    exe.run(feed=feed, fetch_list=[loss])
+    exe.run(feed=feed, fetch_list=[loss])
+"""
 
-def loaded_by(code):
-    """The modules of `LATE` that code imports; some NumPy imports itself."""
-    code = f"import sys, numpy; before = {{*sys.modules}}; {code}; print(*{LATE} & {{*sys.modules}} - before)"
-    return set(subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout.split())
+
+def output_of(code):
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    return done.stdout.split()
+
+
+def loaded_by(code, modules=LATE):
+    """The modules of `modules` that code imports; some NumPy imports itself."""
+    before, after = "import sys, numpy; before = {*sys.modules}", f"print(*{modules} & {{*sys.modules}} - before)"
+    return {*output_of(f"{before}\n{code}\n{after}")}
 
 
 def test_what_a_plain_run_does_not_use_is_not_imported():
     assert loaded_by("import minigraph") == set()
 
 
+def test_an_import_is_of_few_modules_and_makes_few_definitions():
+    modules, definitions = map(int, output_of(
+        "import sys, minigraph; from minigraph.opdef import definition; "
+        "print(sum(name.startswith('minigraph.') for name in sys.modules), len(definition._DEFINITIONS))"
+    ))  # fmt: skip
+    assert modules <= 400
+    assert definitions <= 40
+
+
+@pytest.mark.slow
+def test_a_plain_run_imports_none_of_it_either():
+    numpys = {"hashlib", "pathlib"}  # which generators of random numbers import
+    assert loaded_by(PLAIN_RUN, LATE - numpys) == set()
+
+
 @pytest.mark.slow
 def test_a_late_module_is_there_when_it_is_asked_for():
     assert "minigraph.io" in loaded_by("import minigraph as fluid; fluid.io")
     assert "minigraph.comparison" in loaded_by("from minigraph import compare_training")
+    assert "minigraph.clip.adaptive" in loaded_by("import minigraph as fluid; fluid.clip.AutoClip")
     assert loaded_by("import minigraph; assert {'io', 'save', 'metrics'} <= {*dir(minigraph)}") == set()
+
+
+@pytest.mark.slow
+def test_text_of_a_late_class_is_read():
+    clip = "AutoClip(percentile=10.0)"
+    lines = ["block 0", f"  param w: float32[4] {{gradient_clip={clip}}}"]
+    assert loaded_by(f"import minigraph as fluid; fluid.Program.parse({chr(10).join(lines)!r})") == {
+        "minigraph.clip.adaptive"
+    }
+
+
+@pytest.mark.slow
+def test_late_kernels_belong_to_operators_without_other_kernels():
+    """Nothing asks for them where an operator has a kernel already, for whatever place, or a specializer."""
+    found = output_of("""
+from minigraph.kernels import find_kernel, registry
+dense, rows = registry._KERNELS, registry._ROWS_KERNELS
+before = {type for type, _ in dense}, {type for type, _ in rows}
+specialized = {*registry._SPECIALIZERS, *registry._OWN_SPECIALIZERS}
+keys = {*dense}, {*rows}
+assert find_kernel("no operator", "cpu") is None
+for table, known, early in zip((dense, rows), before, keys, strict=True):
+    print(*[type for type, _ in {*table} - early if type in known])
+print(*[type for type in {*registry._SPECIALIZERS, *registry._OWN_SPECIALIZERS} - specialized if type in before[0]])
+print(len(dense) - len(keys[0]) > 100)
+""")
+    assert found == ["True"]
