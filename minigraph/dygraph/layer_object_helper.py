@@ -42,7 +42,7 @@ class LayerObjectHelper(LayerHelper):
         """The activation named `act` of `input_var`; the last two say how fluid computes it."""
         return self.activation(input_var, act)
 
-    def is_instance(self, param: Any, cls: type) -> None:
+    def is_instance(self, param: Any, cls: type) -> None:  # a value, where `LayerHelper` takes the name of an argument
         """Raise unless `param` is a `cls`."""
         if not isinstance(param, cls):
             raise WrongTypeError(f"{self.layer_type} takes a {cls.__name__}, got {param!r:.60}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
-from minigraph.eager.guard import imperative
+from minigraph.eager.guard import enabled, imperative, to_variable
 from minigraph.eager.tensor import Eager
 from minigraph.errors import ProgramError, WrongTypeError
 from minigraph.initializer import Constant, Initializer, Xavier
@@ -222,7 +222,21 @@ class LayerHelper:
 
     create_tmp_variable = create_variable_for_type_inference
 
-    create_parameter = parameter
+    def create_parameter(
+        self,
+        attr: Any,
+        shape: Sequence[int],
+        dtype: Any,
+        is_bias: bool = False,
+        default_initializer: Initializer | None = None,
+        stop_gradient: bool = False,
+        type: Any = VarKind.LOD_TENSOR,
+    ) -> Parameter | None:
+        """`parameter`; in the imperative mode `stop_gradient` tells whether gradients end there."""
+        param = self.parameter(attr, shape, dtype, is_bias, default_initializer)
+        if stop_gradient and isinstance(param, Eager):
+            param.stop_gradient = True
+        return param
 
     def create_variable(self, *args: Any, **kwargs: Any) -> Variable:
         """`Block.create_var` of the current block."""
@@ -266,7 +280,16 @@ class LayerHelper:
         """The variables of the argument with this name."""
         given = self.kwargs.get(input_param_name, ())
         listed = list(given) if isinstance(given, list | tuple) else [given]
-        return [check_variable(each, f"{self.layer_type}: {input_param_name}") for each in listed]
+        return [self._variable(each, f"{self.layer_type}: {input_param_name}") for each in listed]
+
+    def to_variable(self, value: Any, name: str | None = None) -> Variable:
+        """`value` itself if it is a Variable; in the imperative mode an array becomes a tensor."""
+        return self._variable(value, f"{self.layer_type}: what becomes a variable", name)
+
+    def _variable(self, value: Any, what: str, name: str | None = None) -> Variable:
+        if isinstance(value, Variable) or not enabled():
+            return check_variable(value, what)
+        return to_variable(value, name)
 
     def input(self, input_param_name: str = "input") -> Variable:
         """The one variable of the argument with this name."""
@@ -280,11 +303,23 @@ class LayerHelper:
         return self._pairs(self.multiple_input(input_param_name), self.kwargs.get("param_attr"), input_param_name)
 
     def _pairs(self, inputs: list[Variable], attrs: Any, what: str) -> Iterator[tuple[Variable, Any]]:
+        return zip(inputs, self._attrs(attrs, len(inputs), what), strict=True)
+
+    def multiple_param_attr(self, length: int) -> list[ParamAttr | None]:
+        """The attributes of `length` parameters: those given to all, or each its own."""
+        return self._attrs(self.kwargs.get("param_attr"), length, "parameters")
+
+    def _attrs(self, attrs: Any, length: int, what: str) -> list[ParamAttr | None]:
         listed = list(attrs) if isinstance(attrs, list | tuple) else [attrs]
-        if len(listed) not in (1, len(inputs)):
-            raise WrongTypeError(f"{self.layer_type}: {len(listed)} param_attr for {len(inputs)} {what}")
-        for i, var in enumerate(inputs):
-            yield var, as_param_attr(listed[i if len(listed) > 1 else 0])
+        if len(listed) not in (1, length):
+            raise WrongTypeError(f"{self.layer_type}: {len(listed)} param_attr for {length} {what}")
+        return [as_param_attr(listed[i if len(listed) > 1 else 0]) for i in range(length)]
+
+    def is_instance(self, param_name: str, cls: type) -> None:
+        """Raise unless the argument with this name is a `cls`."""
+        found = self.kwargs.get(param_name)
+        if not isinstance(found, cls):
+            raise WrongTypeError(f"{self.layer_type}: {param_name} must be a {cls.__name__}, got {found!r:.60}")
 
     def input_dtype(self, input_param_name: str = "input") -> DType:
         """The dtype that all variables of an argument have."""
@@ -305,6 +340,13 @@ class LayerHelper:
     def append_activation(self, input_var: Variable) -> Variable:
         """The activation that the argument ``act`` names, of `input_var`."""
         return self.activation(input_var, self.kwargs.get("act"))
+
+
+class LayerHelperBase(LayerHelper):
+    """`LayerHelper` of a layer whose name and kind are given in this order, for helpers of users."""
+
+    def __init__(self, name: str, layer_type: str) -> None:
+        super().__init__(layer_type, name)
 
 
 def emit(op_type: str, name: str | None = None, /, into: Variable | None = None, **slots_and_attrs: Any) -> Variable:
@@ -401,6 +443,6 @@ def check_floating(x: Any, what: str) -> Variable:
 
 
 __all__ = [
-    "LayerHelper", "ParamAttr", "check_floating", "check_variable", "constant", "create_state", "emit",
-    "input_or_attr", "layer", "layer_called",
+    "LayerHelper", "LayerHelperBase", "ParamAttr", "check_floating", "check_variable", "constant", "create_state",
+    "emit", "input_or_attr", "layer", "layer_called",
 ]  # fmt: skip

@@ -24,6 +24,7 @@ HOMES |= {
     "minigraph.dygraph_utils": "minigraph.dygraph.dygraph_utils",
     "minigraph.core_avx": "minigraph.core",
     "minigraph.input": "minigraph",
+    "minigraph.layer_helper_base": "minigraph.layer_helper",
     "minigraph.install_check": "minigraph.framework.install_check",
     "minigraph.log_helper": "minigraph.framework.log_helper",
     "minigraph.learning_rate_decay": "minigraph.layers.learning_rate_scheduler",

@@ -27,6 +27,7 @@ PATHS = {
     "dygraph.nn.Conv2DTranspose": dygraph.Conv2DTranspose,
     "dygraph.nn.Linear": dygraph.Linear,
     "dygraph.parallel.Env": dygraph.ParallelEnv,
+    "layer_helper_base.LayerHelperBase": fluid.layer_helper.LayerHelperBase,
     "executor.global_scope": fluid.global_scope,
     "input.embedding": fluid.embedding,
     "layers.control_flow.StaticRNN": layers.StaticRNN,

@@ -5,7 +5,7 @@ import pytest
 
 import minigraph as fluid
 from minigraph.errors import WrongTypeError
-from minigraph.layer_helper import LayerHelper
+from minigraph.layer_helper import LayerHelper, LayerHelperBase
 
 pytestmark = pytest.mark.usefixtures("new_program", "new_scope")
 
@@ -34,11 +34,16 @@ def test_a_helper_reads_the_arguments_of_its_layer():
     assert [(var.name, attr.name) for var, attr in helper.iter_inputs_and_params("others")] == [("x", "w"), ("y", "w")]
     assert helper.append_bias_op(x) is x
     assert helper.append_activation(x) is x
+    assert [attr.name for attr in helper.multiple_param_attr(2)] == ["w", "w"]
+    assert helper.is_instance("bias_attr", bool) is None
+    assert helper.to_variable(x) is x
     weight = helper.create_parameter(helper.param_attr, [2, 3], "float32")
     assert helper.get_parameter("w") is weight
     for refused, message in [
         (lambda: helper.input("others"), "mine takes one others, got 2"),
         (lambda: helper.input_dtype("mixed"), "mixed must have one dtype, got float32, int64"),
+        (lambda: helper.is_instance("param_attr", int), "mine: param_attr must be a int, got 'w'"),
+        (lambda: helper.to_variable(np.ones(2)), "must be a Variable"),
         (lambda: helper.get_parameter("x"), "is not a parameter"),
         (lambda: LayerHelper("mine", input=3).input(), "mine: input must be a Variable"),
         (lambda: list(LayerHelper("m", input=[x], param_attr=[None, None]).iter_inputs_and_params()), "2 param_attr"),
@@ -51,3 +56,17 @@ def test_a_bias_of_a_helper_covers_the_dimensions_that_it_is_told():
     x = fluid.data("x", [None, 3, 4])
     biased = LayerHelper("mine", bias_attr="b").append_bias_op(x, dim_start=1, dim_end=2)
     assert (biased.shape, fluid.default_main_program().global_block().var("b").shape) == ((-1, 3, 4), (3,))
+
+
+def test_in_the_imperative_mode_a_helper_makes_tensors_of_arrays():
+    with fluid.dygraph.guard():
+        helper = LayerHelper("mine", input=np.ones(2, "float32"))
+        np.testing.assert_array_equal(helper.input().numpy(), [1, 1])
+        param = helper.create_parameter(None, [1], "float32", stop_gradient=True)
+        assert param.stop_gradient
+
+
+def test_the_base_of_helpers_takes_the_name_first():
+    helper = LayerHelperBase("mine_7", "mine")
+    assert (helper.name, helper.layer_type) == ("mine_7", "mine")
+    assert helper.create_parameter(None, [1], "float32").name == "mine_7.w_0"
