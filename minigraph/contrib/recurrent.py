@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from copy import deepcopy
 from typing import Any
 
+from minigraph.dygraph import Layer
 from minigraph.errors import WrongTypeError
 from minigraph.ir import Variable
 from minigraph.layer_helper import check_floating, layer
@@ -23,8 +24,25 @@ __all__ = ["BasicGRUUnit", "BasicLSTMUnit", "basic_gru", "basic_lstm"]
 Activation = Callable[[Variable], Variable]
 
 
+class _Unit(Layer):
+    """Base of layers that take one step of a cell, whose parameters are theirs once the first step has made them."""
+
+    _names: tuple[str, ...]
+
+    def __init__(self, name_scope: str, dtype: Any, cell: GRUCell | LSTMCell) -> None:
+        super().__init__(name_scope, dtype)
+        self._cell, self._full_name = cell, cell.full_name
+
+    def _step(self, input: Variable, states: Any) -> Any:
+        _, states = self._cell(input, states)
+        for name, param in zip(self._names, self._cell.parameters, strict=True):
+            if name not in self._parameters:
+                setattr(self, name, param)
+        return states
+
+
 @public
-class BasicGRUUnit:
+class BasicGRUUnit(_Unit):
     """A step of a gated recurrent unit, ``unit(input, pre_hidden)``; see `minigraph.layers.GRUCell`.
 
     Parameters
@@ -33,6 +51,8 @@ class BasicGRUUnit:
         Prefix of the names of the parameters.
     hidden_size : int
     """
+
+    _names = ("_gate_weight", "_candidate_weight", "_gate_bias", "_candidate_bias")
 
     def __init__(
         self,
@@ -44,18 +64,17 @@ class BasicGRUUnit:
         activation: Activation | None = None,
         dtype: Any = "float32",
     ) -> None:
-        self._cell = GRUCell(hidden_size, param_attr, bias_attr, gate_activation, activation, dtype, name_scope)
+        cell = GRUCell(hidden_size, param_attr, bias_attr, gate_activation, activation, dtype, name_scope)
+        super().__init__(name_scope, dtype, cell)
 
     def forward(self, input: Variable, pre_hidden: Variable) -> Variable:
         """The new state, float[batch, hidden_size]."""
-        return self._cell(input, pre_hidden)[0]
-
-    def __call__(self, input: Variable, pre_hidden: Variable) -> Variable:
-        return self.forward(input, pre_hidden)
+        state: Variable = self._step(input, pre_hidden)
+        return state
 
 
 @public
-class BasicLSTMUnit:
+class BasicLSTMUnit(_Unit):
     """A step of a long short-term memory, ``unit(input, pre_hidden, pre_cell)``; see `minigraph.layers.LSTMCell`.
 
     Parameters
@@ -65,6 +84,8 @@ class BasicLSTMUnit:
     hidden_size : int
     forget_bias : float
     """
+
+    _names = ("_weight", "_bias")
 
     def __init__(
         self,
@@ -78,15 +99,13 @@ class BasicLSTMUnit:
         dtype: Any = "float32",
     ) -> None:
         gates, inner = gate_activation, activation
-        self._cell = LSTMCell(hidden_size, param_attr, bias_attr, gates, inner, forget_bias, dtype, name_scope)
+        cell = LSTMCell(hidden_size, param_attr, bias_attr, gates, inner, forget_bias, dtype, name_scope)
+        super().__init__(name_scope, dtype, cell)
 
     def forward(self, input: Variable, pre_hidden: Variable, pre_cell: Variable) -> tuple[Variable, Variable]:
         """The new hidden state and the new cell, float[batch, hidden_size]."""
-        hidden, cell = self._cell(input, [pre_hidden, pre_cell])[1]
+        hidden, cell = self._step(input, [pre_hidden, pre_cell])
         return hidden, cell
-
-    def __call__(self, input: Variable, pre_hidden: Variable, pre_cell: Variable) -> tuple[Variable, Variable]:
-        return self.forward(input, pre_hidden, pre_cell)
 
 
 @layer

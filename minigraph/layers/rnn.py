@@ -121,7 +121,12 @@ class _LearnedCell(RNNCell):
         self.hidden_size, self._dtype = hidden_size, dtype
         self._param_attr, self._bias_attr = param_attr, bias_attr
         self._gate_activation, self._activation = gate_activation or sigmoid, activation or tanh
-        self._parameters: tuple[Variable, ...] = ()
+        self.parameters: tuple[Variable, ...] = ()
+
+    @property
+    def full_name(self) -> str:
+        """Name that the names of the parameters begin with."""
+        return self._helper.name
 
     def _width(self, inputs: Variable) -> int:
         """Number of columns of input and state together."""
@@ -179,16 +184,16 @@ class GRUCell(_LearnedCell):
     def call(self, inputs: Variable, states: Variable, **kwargs: Any) -> tuple[Variable, Variable]:
         """The new state, float[batch, hidden_size], as output and as state."""
         size, hidden = self.hidden_size, check_floating(states, "GRUCell: states")
-        if not self._parameters:
+        if not self.parameters:
             width = self._width(inputs)
-            note(setattr, self, "_parameters", ())
-            self._parameters = (
+            note(setattr, self, "parameters", ())
+            self.parameters = (
                 self._parameter([width, 2 * size], "_gate"),
                 self._parameter([width, size], "_candidate"),
                 self._parameter([2 * size], "_gate", is_bias=True),
                 self._parameter([size], "_candidate", is_bias=True),
             )
-        gate_weight, weight, gate_bias, bias = self._parameters
+        gate_weight, weight, gate_bias, bias = self.parameters
         gates = elementwise_add(matmul(concat([inputs, hidden], 1), gate_weight), gate_bias)
         reset, update = split(self._gate_activation(gates), 2, dim=1)
         candidate = matmul(concat([inputs, reset * hidden], 1), weight)
@@ -248,11 +253,11 @@ class LSTMCell(_LearnedCell):
             raise WrongTypeError(f"LSTMCell: states must be [hidden, cell], got {states!r:.80}")
         size = self.hidden_size
         hidden, cell = (check_floating(state, "LSTMCell: states") for state in states)
-        if not self._parameters:
+        if not self.parameters:
             width = self._width(inputs)
-            note(setattr, self, "_parameters", ())
-            self._parameters = self._parameter([width, 4 * size]), self._parameter([4 * size], is_bias=True)
-        weight, bias = self._parameters
+            note(setattr, self, "parameters", ())
+            self.parameters = self._parameter([width, 4 * size]), self._parameter([4 * size], is_bias=True)
+        weight, bias = self.parameters
         gates = elementwise_add(matmul(concat([inputs, hidden], 1), weight), bias)
         i, j, f, o = split(gates, 4, dim=-1)
         kept = elementwise_mul(cell, self._gate_activation(elementwise_add(f, self._forget_bias)))

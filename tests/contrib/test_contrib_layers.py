@@ -71,3 +71,29 @@ def test_biases_of_both_directions_have_their_own_attributes():
 def test_a_network_without_layers_is_refused():
     with pytest.raises(WrongTypeError, match="num_layers must be a positive int, got 0"):
         basic_gru(fluid.data("x", [None, 3, 2]), None, 2, 0)
+
+
+@pytest.mark.parametrize("unit", [BasicGRUUnit, BasicLSTMUnit])
+def test_a_unit_is_a_layer_whose_parameters_the_first_step_makes(unit):
+    names = {  # those of Paddle 1.8.5
+        BasicGRUUnit: {
+            "_gate_weight": "w_0",
+            "_candidate_weight": "w_1",
+            "_gate_bias": "b_0",
+            "_candidate_bias": "b_1",
+        },
+        BasicLSTMUnit: {"_weight": "w_0", "_bias": "b_0"},
+    }[unit]
+    with fluid.dygraph.guard():
+        made = unit("unit", 4)
+        assert made.parameters() == []
+        state = fluid.dygraph.to_variable(np.zeros((2, 4), "float32"))
+        x = fluid.dygraph.to_variable(np.ones((2, 3), "float32"))
+        hidden = made(x, state) if unit is BasicGRUUnit else made(x, state, state)[0]
+        fluid.layers.mean(hidden).backward()
+        assert made.full_name() == f"unit/{unit.__name__}_0"
+        assert {name: param.name for name, param in made.named_parameters()} == {
+            name: f"{made.full_name()}.{suffix}" for name, suffix in names.items()
+        }
+        assert set(made.state_dict()) == set(names)
+        assert all(param.gradient().any() for param in made.parameters())
