@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from minigraph.errors import ProgramError, warn
+from minigraph.errors import ProgramError, WrongTypeError, warn
 from minigraph.executor import Executor
 from minigraph.ir import Program, Variable
 from minigraph.ir.default_programs import program_guard
@@ -37,7 +37,7 @@ class Evaluator:
         The scores of one batch.
     """
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, **kwargs: Any) -> None:
         warn(f"fluid.evaluator.{type(self).__name__} is deprecated: use fluid.metrics.{type(self).__name__}")
         self.states: list[Variable] = []
         self.metrics: list[Variable] = []
@@ -50,15 +50,24 @@ class Evaluator:
         program = reset_program or Program()
         with program_guard(program):
             for state in self.states:
-                fill_constant([1], state.dtype, 0.0, out=_twin(program, state))
+                assert state.shape is not None
+                fill_constant(state.shape, state.dtype, 0.0, out=_twin(program, state))
         executor.run(program)
+
+    def eval(self, executor: Executor, eval_program: Program | None = None) -> Any:
+        """The scores since `reset`; each evaluator has its own."""
+        raise WrongTypeError(f"{type(self).__name__} does not define eval")
+
+    def _create_state(self, suffix: str, dtype: Any, shape: Sequence[int]) -> Variable:
+        """A persistable variable of counts, which `reset` sets to zero."""
+        name = f"{generate(self.helper.name)}_{suffix}"
+        state = self.helper.create_variable(name=name, persistable=True, dtype=dtype, shape=shape)
+        self.states.append(state)
+        return state
 
     def _counted(self, suffix: str, found: Variable) -> None:
         """Add `found` up in a state of the same dtype."""
-        state = self.helper.create_variable(
-            name=f"{generate(self.helper.name)}_{suffix}", persistable=True, dtype=found.dtype, shape=[1]
-        )
-        self.states.append(state)
+        state = self._create_state(suffix, found.dtype, [1])
         sums([state, found], out=state)
 
     def _totals(self, executor: Executor, program: Program | None) -> list[float]:
@@ -112,8 +121,10 @@ class EditDistance(Evaluator):
     ignored_tokens : list of int, optional
     """
 
-    def __init__(self, input: Variable, label: Variable, ignored_tokens: Sequence[int] | None = None) -> None:
-        super().__init__("edit_distance")
+    def __init__(
+        self, input: Variable, label: Variable, ignored_tokens: Sequence[int] | None = None, **kwargs: Any
+    ) -> None:
+        super().__init__("edit_distance", **kwargs)
         distances, count = edit_distance(input, label, ignored_tokens=ignored_tokens)
         right = reduce_sum(cast(equal(distances, fill_constant([1], "float32", 0.0)), "int64"))
         wrong, total = count - right, reduce_sum(distances)

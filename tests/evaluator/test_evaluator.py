@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import minigraph as fluid
-from minigraph.errors import ProgramError, UnknownNameError
+from minigraph.errors import ProgramError, UnknownNameError, WrongTypeError
 
 pytestmark = pytest.mark.filterwarnings("ignore:fluid.evaluator")
 
@@ -62,3 +62,25 @@ def test_an_evaluator_warns_and_counts_in_the_global_block():
         )
     with pytest.raises(UnknownNameError, match="detection is out of scope"):
         _ = fluid.evaluator.DetectionMAP
+
+
+class Rows(fluid.evaluator.Evaluator):
+    """Counts rows, as users write evaluators."""
+
+    def __init__(self, x):
+        super().__init__("rows")
+        self.count = self._create_state(suffix="count", dtype="int64", shape=[1])
+        rows = fluid.layers.slice(fluid.layers.shape(x), [0], [0], [1])
+        fluid.layers.sums([self.count, fluid.layers.cast(rows, "int64")], out=self.count)
+
+
+def test_users_derive_evaluators(programs):
+    x, _ = variables()
+    rows = Rows(x)
+    programs.run(fluid.default_startup_program())
+    rows.reset(programs)
+    for _ in range(2):
+        programs.run(feed={"x": sequences([1, 2, 3], [1, 2])}, fetch_list=[])
+    assert np.array(fluid.global_scope().find_var(rows.count.name).get_tensor()) == [6]
+    with pytest.raises(WrongTypeError, match="Rows does not define eval"):
+        rows.eval(programs)
