@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from minigraph.autodiff.backward import ParamsGrads
@@ -66,6 +66,29 @@ class WrappedOptimizer:
         """The backward pass and the updates: (update operators, parameters with the gradients of one step)."""
         pairs = self.backward(loss, startup_program, parameter_list, no_grad_set)
         return self.apply_optimize(loss, startup_program, pairs), pairs
+
+    def state_dict(self) -> dict[str, Any]:
+        """`Optimizer.state_dict` of the inner optimizer."""
+        state: dict[str, Any] = self.inner_optimizer.state_dict()
+        return state
+
+    def set_dict(self, state_dict: Mapping[str, Any]) -> None:
+        """`Optimizer.set_dict` of the inner optimizer."""
+        self.inner_optimizer.set_dict(state_dict)
+
+    def clear_gradients(self) -> None:
+        """`Optimizer.clear_gradients` of the inner optimizer."""
+        self.inner_optimizer.clear_gradients()
+
+    def current_step_lr(self) -> float:
+        """`Optimizer.current_step_lr` of the inner optimizer."""
+        rate: float = self.inner_optimizer.current_step_lr()
+        return rate
+
+    def get_opti_var_name_list(self) -> list[str]:
+        """Names of the accumulators of the inner optimizer."""
+        names: list[str] = self.inner_optimizer.get_opti_var_name_list()
+        return names
 
 
 def positive(value: int, name: str) -> int:

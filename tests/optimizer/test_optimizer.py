@@ -248,3 +248,16 @@ def test_an_optimizer_with_nothing_to_update_leaves_its_learning_rate():
     scope = fluid.Scope()
     fluid.Executor().run(startup, scope=scope)
     assert np.array(scope.find_var("learning_rate_0").get_tensor()).tolist() == [np.float32(0.1)]
+
+
+def test_a_wrapped_optimizer_answers_for_the_one_inside(new_program):
+    loss = fluid.layers.mean(fluid.layers.fc(fluid.data("x", [None, 2]), 2))
+    inner = fluid.optimizer.Adam(0.1)
+    wrapped = fluid.optimizer.RecomputeOptimizer(inner)
+    wrapped._set_checkpoints([loss])
+    wrapped.minimize(loss)
+    assert wrapped.get_opti_var_name_list() == inner.get_opti_var_name_list() != []
+    assert wrapped.current_step_lr() == 0.1
+    for refused in (wrapped.state_dict, wrapped.clear_gradients, lambda: wrapped.set_dict({})):
+        with pytest.raises(ProgramError, match="does not know what to update"):  # a program has no such state
+            refused()
