@@ -13,10 +13,10 @@ __all__ = ["signature_safe_contextmanager", "wrap_decorator"]
 def wrap_decorator(decorator_func: Callable[[Any], Any]) -> Callable[[Any], Any]:
     """A decorator that does what `decorator_func` does, anew at each call, and keeps name and signature."""
 
-    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(function)
+    def decorate(func: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(func)
         def decorated(*args: Any, **kwargs: Any) -> Any:
-            return decorator_func(function)(*args, **kwargs)
+            return decorator_func(func)(*args, **kwargs)
 
         return decorated
 

@@ -34,7 +34,7 @@ class _Convolution(Layer):
     ) -> None:  # fmt: skip
         """Create `count` filters of this shape, and their biases."""
         self.weight = self._required(shape, param_attr, start=start)
-        self.bias = self.create_parameter([count], bias_attr, is_bias=True)
+        self.bias = self.create_parameter([count], bias_attr, self._dtype, is_bias=True)
         self._act = act
 
     def forward(self, input: Variable) -> Variable:

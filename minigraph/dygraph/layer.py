@@ -147,11 +147,14 @@ class Layer:
         self,
         shape: Any,
         attr: Any = None,
-        dtype: Any = None,
+        dtype: Any = "float32",
         is_bias: bool = False,
         default_initializer: Initializer | None = None,
     ) -> Any:
-        """A parameter named after the layer; None when `attr` is False. Set it as an attribute to register it."""
+        """A parameter named after the layer; None when `attr` is False. Set it as an attribute to register it.
+
+        A `dtype` of None is that of the layer.
+        """
         with nullcontext() if writes_program() else imperative():
             return self._helper.parameter(attr, shape, dtype or self._dtype, is_bias, default_initializer)
 

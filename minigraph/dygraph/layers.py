@@ -41,7 +41,7 @@ class Linear(Layer):
         super().__init__(dtype=dtype)
         self._act = act
         self.weight = self._required([input_dim, output_dim], param_attr)
-        self.bias = self.create_parameter([output_dim], bias_attr, is_bias=True)
+        self.bias = self.create_parameter([output_dim], bias_attr, self._dtype, is_bias=True)
 
     def forward(self, input: Variable) -> Variable:
         result = self._helper.emit("matmul", X=check_floating(input, "Linear: input"), Y=self.weight)
@@ -204,7 +204,7 @@ class GRUUnit(Layer):
             raise ProgramError(f"GRUUnit: size must be three times the number of units, got {size}")
         self._attrs = gru_attrs(activation, gate_activation, origin_mode, "GRUUnit")
         self.weight = self._required([size // 3, size], param_attr)
-        self.bias = self.create_parameter([1, size], bias_attr, is_bias=True)
+        self.bias = self.create_parameter([1, size], bias_attr, self._dtype, is_bias=True)
 
     def forward(self, input: Variable, hidden: Variable) -> tuple[Variable, Variable, Variable]:
         """The state, the state before times the reset gate, and the gates with the candidate."""

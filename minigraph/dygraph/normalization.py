@@ -127,8 +127,10 @@ class BatchNorm(Layer):
         shape, averaged = [num_channels], do_model_average_for_mean_and_var
         self.weight = self._required(shape, param_attr, start=Constant(1.0))
         self.bias = self._required(shape, bias_attr, is_bias=True)
-        self._mean = self.create_parameter(shape, running_statistic(moving_mean_name, 0.0, averaged))
-        self._variance = self.create_parameter(shape, running_statistic(moving_variance_name, 1.0, averaged))
+        self._mean = self.create_parameter(shape, running_statistic(moving_mean_name, 0.0, averaged), self._dtype)
+        self._variance = self.create_parameter(
+            shape, running_statistic(moving_variance_name, 1.0, averaged), self._dtype
+        )
         # Parameters, so that `state_dict` saves them; the operator writes them, and no optimizer may.
         self._mean.stop_gradient = self._variance.stop_gradient = True
 
@@ -202,8 +204,8 @@ class GroupNorm(Layer):
         super().__init__(dtype=dtype)
         self._act = act
         self._attrs = {"epsilon": epsilon, "groups": groups, "data_layout": data_layout}
-        self.weight = self.create_parameter([channels], param_attr, default_initializer=Constant(1.0))
-        self.bias = self.create_parameter([channels], bias_attr, is_bias=True)
+        self.weight = self.create_parameter([channels], param_attr, self._dtype, default_initializer=Constant(1.0))
+        self.bias = self.create_parameter([channels], bias_attr, self._dtype, is_bias=True)
         self._channels = channels
 
     def forward(self, input: Variable) -> Variable:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -134,13 +135,20 @@ class DataParallel(Layer):
             for grad, part in zip(grads, parts, strict=True):
                 grad.array = part.reshape(grad.array.shape)
 
-    def state_dict(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
+    def state_dict(
+        self,
+        destination: dict[str, Any] | None = None,
+        include_sublayers: bool = True,
+        structured_name_prefix: str = "",
+    ) -> dict[str, Any]:
         """`Layer.state_dict` of the layer, whose names are those without `DataParallel`."""
-        return self._layers.state_dict(*args, **kwargs)
+        return self._layers.state_dict(destination, include_sublayers, structured_name_prefix)
 
-    def set_dict(self, *args: Any, **kwargs: Any) -> Any:
+    def set_dict(
+        self, stat_dict: Mapping[str, Any], include_sublayers: bool = True, use_structured_name: bool = True
+    ) -> None:
         """`Layer.set_dict` of the layer."""
-        return self._layers.set_dict(*args, **kwargs)
+        self._layers.set_dict(stat_dict, include_sublayers, use_structured_name)
 
     load_dict = set_dict
 

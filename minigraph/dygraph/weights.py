@@ -43,7 +43,7 @@ class BilinearTensorProduct(Layer):
         super().__init__(dtype=dtype)
         self._act = act
         self.weight = self._required([output_dim, input1_dim, input2_dim], param_attr)
-        self.bias = self.create_parameter([1, output_dim], bias_attr, is_bias=True)
+        self.bias = self.create_parameter([1, output_dim], bias_attr, self._dtype, is_bias=True)
 
     def forward(self, x: Variable, y: Variable) -> Variable:
         x, y = check_floating(x, "BilinearTensorProduct: x"), check_floating(y, "BilinearTensorProduct: y")
@@ -126,7 +126,9 @@ class NCE(Layer):
                 found.stop_gradient = True
                 self._inputs[slot] = found
         self.weight = self._required([num_total_classes, dim], param_attr)
-        self.bias = self.create_parameter([num_total_classes, 1], bias_attr, is_bias=True) if bias_attr else None
+        self.bias = (
+            self.create_parameter([num_total_classes, 1], bias_attr, self._dtype, is_bias=True) if bias_attr else None
+        )
 
     def forward(self, input: Variable, label: Variable, sample_weight: Variable | None = None) -> Variable:
         given = {

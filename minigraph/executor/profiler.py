@@ -205,7 +205,7 @@ _started: list[Profile] = []
 def profiler(
     state: str,
     sorted_key: str | None = None,
-    profile_path: str | os.PathLike[str] | None = None,
+    profile_path: str | os.PathLike[str] | None = "/tmp/profile",
     tracer_option: str = "Default",
 ) -> Iterator[None]:
     """Measure the runs inside and print the table at the end.
@@ -217,7 +217,7 @@ def profiler(
     sorted_key : {'calls', 'total', 'max', 'min', 'ave'}, optional
         What the rows are sorted by, largest first. Default: in the order of the program.
     profile_path : path, optional
-        File that the Chrome trace is written to. Default: none.
+        File that the Chrome trace is written to; None writes none.
     tracer_option : {'Default', 'OpDetail', 'AllOpDetail'}
         Checked and otherwise without effect: all operators are told apart anyway.
 
@@ -234,7 +234,7 @@ def profiler(
         try:
             stop_profiler(sorted_key, profile_path)
         except MinigraphError:  # the block ends, and what was measured is printed, even if the trace cannot be written
-            stop_profiler(sorted_key)
+            stop_profiler(sorted_key, None)
             raise
 
 
@@ -251,7 +251,7 @@ def start_profiler(state: str, tracer_option: str = "Default") -> None:
 
 
 @public
-def stop_profiler(sorted_key: str | None = None, profile_path: str | os.PathLike[str] | None = None) -> None:
+def stop_profiler(sorted_key: str | None = None, profile_path: str | os.PathLike[str] | None = "/tmp/profile") -> None:
     """Print the times measured since `start_profiler`; arguments as for `profiler`.
 
     If the trace cannot be written, the profiler goes on: call it again with another path.

@@ -41,9 +41,9 @@ class Runner(ABC):
         fetch_var_name: str = "fetch",
         scope: Scope | None = None,
         return_numpy: bool = True,
-        use_program_cache: bool = True,
+        use_program_cache: bool = False,
         return_merged: bool = True,
-        use_prune: bool = True,
+        use_prune: bool = False,
     ) -> list[Any]:
         """Run a program once.
 

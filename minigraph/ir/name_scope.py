@@ -22,7 +22,7 @@ def current_name_scope() -> str:
 
 @public
 @contextmanager
-def name_scope(prefix: Any) -> Iterator[None]:
+def name_scope(prefix: Any = None) -> Iterator[None]:
     """Label the operators made inside; a label used again under the same parent gets a number, ``prefix_1``.
 
     Like the names of variables, labels are counted afresh inside a `minigraph.unique_name.guard`.

@@ -15,6 +15,7 @@ import ctypes
 import math
 import sys
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any, TypeVar
 
 import numpy as np
@@ -262,10 +263,11 @@ def _combine(sign: str, op_type: str) -> Callable[[V, Any], V]:
     return operator
 
 
-@_operator("astype")
-def astype(x: V, dtype: Any) -> V:
-    """`x` converted to `dtype`."""
-    return _append(x, "cast", {"X": x}, {"in_dtype": int(x.dtype), "out_dtype": int(as_dtype(dtype))})
+def astype(self: V, dtype: Any) -> V:
+    """The variable converted to `dtype`."""
+    attrs = {"in_dtype": int(self.dtype), "out_dtype": int(as_dtype(dtype))}
+    with nullcontext() if is_eager(self) else all_or_nothing():
+        return _append(self, "cast", {"X": self}, attrs)
 
 
 _BY_UFUNC = {

@@ -226,7 +226,7 @@ class OptimizerState:
             state[_DECAY_STATE] = self._decay.state_dict()
         return state
 
-    def set_state_dict(self, state: Mapping[str, Any]) -> None:
+    def set_state_dict(self, state_dict: Mapping[str, Any]) -> None:
         """Go on from what `state_dict` has given, as tensors or arrays (imperative mode).
 
         Raises
@@ -236,14 +236,14 @@ class OptimizerState:
         ProgramError
             If a shape or dtype differs. Nothing is changed then.
         """
-        if self._decay is not None and _DECAY_STATE not in state:
+        if self._decay is not None and _DECAY_STATE not in state_dict:
             raise NotFoundError(f"the state has no {_DECAY_STATE!r}", site=caller_site())
         self._updates.set_state(
             self._eager_parameters(None),
-            {name: value for name, value in state.items() if self._decay is None or name != _DECAY_STATE},
+            {name: value for name, value in state_dict.items() if self._decay is None or name != _DECAY_STATE},
         )
         if self._decay is not None:
-            self._decay.set_dict(state[_DECAY_STATE])
+            self._decay.set_dict(state_dict[_DECAY_STATE])
         self._rate = self._updates.learning_rate(self._rate)
 
     set_dict = set_state_dict

@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 
-def is_nested(value: Any) -> bool:
-    return isinstance(value, list | tuple | Mapping)
+def is_nested(seq: Any) -> bool:
+    return isinstance(seq, list | tuple | Mapping)
 
 
-def flatten(structure: Any) -> list[Any]:
+def flatten(nest: Any) -> list[Any]:
     """The leaves of a structure, from left to right; dictionaries in the order of their keys.
 
     Examples
@@ -18,9 +18,9 @@ def flatten(structure: Any) -> list[Any]:
     >>> flatten([1, (2, {"b": 4, "a": 3})])
     [1, 2, 3, 4]
     """
-    if not is_nested(structure):
-        return [structure]
-    return [leaf for item in _items(structure) for leaf in flatten(item)]
+    if not is_nested(nest):
+        return [nest]
+    return [leaf for item in _items(nest) for leaf in flatten(item)]
 
 
 def pack(structure: Any, leaves: Sequence[Any]) -> Any:
@@ -34,11 +34,9 @@ def pack(structure: Any, leaves: Sequence[Any]) -> Any:
     return _packed(structure, iter(leaves))
 
 
-def map_structure(function: Callable[..., Any], structure: Any, *others: Any) -> Any:
-    """`function` of each leaf and its counterparts in `others`, in the structure of the first."""
-    return pack(
-        structure, [function(*leaves) for leaves in zip(flatten(structure), *map(flatten, others), strict=True)]
-    )
+def map_structure(func: Callable[..., Any], structure: Any, *others: Any) -> Any:
+    """`func` of each leaf and its counterparts in `others`, in the structure of the first."""
+    return pack(structure, [func(*leaves) for leaves in zip(flatten(structure), *map(flatten, others), strict=True)])
 
 
 def difference(a: Any, b: Any) -> str:

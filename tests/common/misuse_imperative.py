@@ -255,7 +255,7 @@ def stopped(call):
     try:
         call(fluid.profiler.stop_profiler)
     except fluid.MinigraphError:
-        fluid.profiler.stop_profiler()  # it is still under way
+        fluid.profiler.stop_profiler(profile_path=None)  # it is still under way
         raise
 
 

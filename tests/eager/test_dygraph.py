@@ -672,3 +672,10 @@ def test_the_tracer_remembers_nothing_in_its_eval_mode():
         fluid.framework._dygraph_tracer().eval_mode()
     with guard():
         assert has_gradient()
+
+
+def test_a_tensor_and_a_variable_are_converted_by_the_name_of_the_argument():
+    with guard():
+        assert source(1.0, 2.0).astype(dtype="float64").numpy().dtype == "float64"
+    with fluid.program_guard(fluid.Program()):
+        assert str(fluid.data("x", [2]).astype(dtype="int64").dtype) == "int64"

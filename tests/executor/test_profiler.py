@@ -207,6 +207,16 @@ def test_fluids_context_prints_the_table_and_writes_the_trace(trained, tmp_path,
     assert json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
 
 
+def test_the_trace_goes_where_fluid_writes_its_profile(trained, monkeypatch, capsys):
+    written = []
+    monkeypatch.setattr(profiler.Profile, "save_trace", lambda self, path: written.append(path))
+    with fluid.profiler.profiler("CPU"):
+        run(trained)
+    with fluid.profiler.profiler("CPU", profile_path=None):
+        run(trained)
+    assert written == ["/tmp/profile"]
+
+
 @pytest.mark.parametrize("key", ["calls", "total", "max", "min", "ave"])
 def test_rows_are_sorted_by_fluids_keys(trained, key):
     with fluid.profiler.profile() as p:
@@ -227,7 +237,7 @@ def test_start_reset_and_stop(trained, capsys):
     run(trained, 2)
     fluid.profiler.reset_profiler()
     run(trained)
-    fluid.profiler.stop_profiler("calls")
+    fluid.profiler.stop_profiler("calls", None)
     assert capsys.readouterr().out.startswith("1 runs, ")
     assert profiler._active == []
 
@@ -248,7 +258,7 @@ def test_a_profile_whose_trace_cannot_be_written_is_kept(trained, tmp_path, caps
 
 
 def test_the_profile_of_gpus_leaves_the_cpu_alone(trained, capsys):
-    with fluid.profiler.profiler("GPU"):
+    with fluid.profiler.profiler("GPU", profile_path=None):
         run(trained)
     assert capsys.readouterr().out.startswith("0 runs, ")
     assert not any("now()" in source for source in sources(trained[1]))

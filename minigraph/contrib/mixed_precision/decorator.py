@@ -127,19 +127,19 @@ class OptimizerWithMixedPrecision(WrappedOptimizer):
                 found.append((param, None if grad is None else grad / self._loss_scaling))
         return found
 
-    def apply_gradients(self, params_grads: Any) -> list[Operator]:
+    def apply_gradients(self, scaled_params_grads: Any) -> list[Operator]:
         """Adapt the factor, and append the updates; gradients that are not finite are set to zero before."""
         if self._is_dynamic:
-            sums = concat([reduce_sum(grad) for _, grad in params_grads if grad is not None])
+            sums = concat([reduce_sum(grad) for _, grad in scaled_params_grads if grad is not None])
             are_finite = isfinite(reduce_sum(sums))
             self._append_scaling(are_finite)
             with Switch() as switch:
                 with switch.case(are_finite):
                     pass
                 with switch.default():
-                    for _, grad in params_grads:
+                    for _, grad in scaled_params_grads:
                         assign(zeros_like(grad), grad)
-        return super().apply_gradients(params_grads)
+        return super().apply_gradients(scaled_params_grads)
 
     def _append_scaling(self, are_finite: Variable) -> None:
         zero = fill_constant([1], "int32", 0)
