@@ -13,6 +13,7 @@ from pass_laws import assert_same_bits, history
 from sampled import DETERMINISTIC, each, with_gradients
 
 import minigraph as fluid
+import minigraph.kernels.jit.all_offers
 from minigraph.errors import ExecutionError
 from minigraph.kernels import Kernel, registry
 from minigraph.kernels.jit import recorders
