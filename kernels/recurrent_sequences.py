@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from minigraph.kernels.registry import kernel
 from minigraph.kernels.sequence_rows import TimeSteps
+from minigraph.kernels.step_products import StepProduct
 from minigraph.kernels.sums import add_over
 
 
@@ -18,6 +19,11 @@ def _sigmoid(xp, x) -> None:
     # By tanh, which cannot overflow.
     x *= 0.5
     xp.tanh(x, out=x)
+    _finish_sigmoid(x)
+
+
+def _finish_sigmoid(x) -> None:
+    """Make the sigmoid of x from ``tanh(x / 2)``."""
     x *= 0.5
     x += 0.5
 
@@ -34,18 +40,36 @@ def _identity(xp, x) -> None:
     pass
 
 
+def _sigmoid_slope(xp, y, out) -> None:
+    xp.multiply(y, y, out=out)
+    xp.subtract(y, out, out=out)
+
+
+def _tanh_slope(xp, y, out) -> None:
+    xp.multiply(y, y, out=out)
+    xp.subtract(1, out, out=out)
+
+
+def _relu_slope(xp, y, out) -> None:
+    out[...] = y > 0
+
+
+def _identity_slope(xp, y, out) -> None:
+    out[...] = 1
+
+
 class Activation(NamedTuple):
-    """A function that writes over its argument, and its derivative from its result."""
+    """A function that writes over its argument, and one that writes its derivative, from its result."""
 
     apply: Callable[..., None]
-    slope: Callable[..., Any]
+    slope: Callable[..., None]
 
 
 ACTIVATIONS = {
-    "sigmoid": Activation(_sigmoid, lambda xp, y: y - y * y),
-    "tanh": Activation(_tanh, lambda xp, y: 1 - y * y),
-    "relu": Activation(_relu, lambda xp, y: (y > 0).astype(y.dtype)),
-    "identity": Activation(_identity, lambda xp, y: xp.ones_like(y)),
+    "sigmoid": Activation(_sigmoid, _sigmoid_slope),
+    "tanh": Activation(_tanh, _tanh_slope),
+    "relu": Activation(_relu, _relu_slope),
+    "identity": Activation(_identity, _identity_slope),
 }
 
 
@@ -64,7 +88,7 @@ class LSTM(NamedTuple):
 
 
 class LSTMCell:
-    """Cell of a long short-term memory: a step without the products with weights.
+    """Cell of a long short-term memory, and its steps.
 
     Parameters
     ----------
@@ -80,54 +104,124 @@ class LSTMCell:
         self.xp, self.seen, self.clip = xp, seen, clip
         self.gate, self.cell, self.candidate = (ACTIVATIONS[name] for name in act)
 
-    def step(self, product, before, gates, cells, squashed, hidden) -> None:
-        """From the share of x in the gates, that of the step before (`product`, or None), and the cells `before`.
+    def shares(self, x, rows, bias) -> Any:
+        """The shares of x and the bias in the gates, by time."""
+        gates = x[rows]
+        gates += bias
+        return gates
 
-        The last four are written.
-        """
+    def run(self, steps, weight, before, cells_before, run, given, projection) -> None:
+        """Compute all steps from the shares of x, which `run.gates` has; `before` may be None, and `cells_before`."""
+        xp, size = self.xp, run.cells.shape[1]
+        seen, is_halved = self.seen, self.gate is ACTIVATIONS["sigmoid"]
+        if is_halved:
+            # tanh(x / 2) makes a sigmoid of x. A half is exact, and a factor of the weights instead of every step.
+            run.gates[:, size:] *= 0.5
+            weight = weight.copy()
+            weight[:, size:] *= 0.5
+            seen = None if seen is None else seen * run.gates.dtype.type(0.5)
+        times = StepProduct(xp, weight, steps.most())
+        for step in steps.slices():
+            alive = step.stop - step.start
+            gates, cells, squashed, hidden = (each[step] for each in run)
+            if before is not None:
+                gates += times(before[:alive])
+            now = None if cells_before is None else cells_before[:alive]
+            self._step(now, seen, is_halved, gates, cells, squashed, hidden)
+            before, cells_before = given[step], cells
+            if projection is not None:
+                projection.step(xp, hidden, before)
+
+    def _step(self, before, seen, is_halved, gates, cells, squashed, hidden) -> None:
+        """From the sums of a step's gates, and the cells `before`, all results of the step."""
         xp, size = self.xp, cells.shape[1]
-        if product is not None:
-            gates += product
-        candidate, both, outer = gates[:, :size], gates[:, size : 3 * size], gates[:, 3 * size :]
-        inner, forget = both[:, :size], both[:, size:]
-        if before is not None and self.seen is not None:
-            inner += before * self.seen[0]
-            forget += before * self.seen[1]
-        self.candidate.apply(xp, candidate)
-        self.gate.apply(xp, both)
+        inner, forget, outer = (gates[:, k * size : (k + 1) * size] for k in (1, 2, 3))
+        candidate = gates[:, :size]
+        if before is not None and seen is not None:
+            inner += before * seen[0]
+            forget += before * seen[1]
+        first = gates[:, size:] if seen is None else gates[:, size : 3 * size]
+        if is_halved and self.candidate is ACTIVATIONS["tanh"]:
+            both = gates[:, : size + first.shape[1]]
+            xp.tanh(both, out=both)
+            _finish_sigmoid(first)
+        else:
+            self.candidate.apply(xp, candidate)
+            self._apply_gate(first, is_halved)
         xp.multiply(inner, candidate, out=cells)
         if before is not None:
             cells += forget * before
         if self.clip > 0:
             xp.clip(cells, -self.clip, self.clip, out=cells)
-        if self.seen is not None:
-            outer += cells * self.seen[2]
-        self.gate.apply(xp, outer)
+        if seen is not None:
+            outer += cells * seen[2]
+            self._apply_gate(outer, is_halved)
         squashed[...] = cells
         self.cell.apply(xp, squashed)
         xp.multiply(outer, squashed, out=hidden)
 
-    def step_grad(self, run, before, d_hidden, d_cells, d_gates, d_before) -> None:
+    def _apply_gate(self, x, is_halved) -> None:
+        if is_halved:
+            self.xp.tanh(x, out=x)
+            _finish_sigmoid(x)
+        else:
+            self.gate.apply(self.xp, x)
+
+    def run_grad(self, steps, back, run, given, cells_before, d_given, d_cells, d_gates, d_first_cells, projection):
+        """Write `d_gates`, and add to `d_first_cells`, the gradient of the cells before the first step.
+
+        `back` is the transposed weight; `d_given` and `d_cells` are changed.
+        """
+        xp, slices = self.xp, steps.slices()
+        times, slopes = StepProduct(xp, back, steps.most()), self._slopes(run, cells_before)
+        for number in range(len(slices) - 1, -1, -1):
+            step, start = slices[number], slices[number - 1].start
+            alive = slice(start, start + step.stop - step.start)
+            d_hidden = d_given[step]
+            if projection is not None:
+                d_hidden = projection.step_grad(xp, given[step], d_hidden)
+            d_before = d_cells[alive] if number else d_first_cells
+            factors = tuple(None if each is None else each[step] for each in slopes)
+            self._step_grad(factors, d_hidden, d_cells[step], d_gates[step], d_before)
+            if number:
+                d_given[alive] += times(d_gates[step])
+
+    def _slopes(self, run, before) -> tuple[Any, ...]:
+        """Factors that make gradients those of the gates, for all rows at once.
+
+        For the gates, [rows, 4, size], where those of the output gate belong to the gradient of the hidden state and
+        others to that of the cells; for the cells from the hidden state; for the cells before; and None, or the cells
+        that were not clipped.
+        """
+        xp, size = self.xp, run.cells.shape[1]
+        gates = run.gates.reshape(len(run.gates), 4, size)
+        factors, through = xp.empty_like(gates), xp.empty_like(run.squashed)
+        self.candidate.slope(xp, gates[:, 0], factors[:, 0])
+        self.gate.slope(xp, gates[:, 1:], factors[:, 1:])
+        for place, other in enumerate((gates[:, 1], gates[:, 0], before, run.squashed)):
+            factors[:, place] *= other
+        self.cell.slope(xp, run.squashed, through)
+        through *= gates[:, 3]
+        return factors, through, gates[:, 2], abs(run.cells) < self.clip if self.clip > 0 else None
+
+    def _step_grad(self, slopes, d_hidden, d_cells, d_gates, d_before) -> None:
         """Write from the gradients of a step's results `d_gates`, and add to `d_before`, that of the cells before.
 
         `d_cells` is changed.
         """
-        xp, size = self.xp, run.cells.shape[1]
-        candidate, inner, forget, outer = (run.gates[:, k * size : (k + 1) * size] for k in range(4))
-        slopes = self.gate.slope(xp, run.gates[:, size:])
-        xp.multiply(d_hidden * run.squashed, slopes[:, 2 * size :], out=d_gates[:, 3 * size :])
-        d_cells += d_hidden * outer * self.cell.slope(xp, run.squashed)
+        xp, (factors, through, forget, kept) = self.xp, slopes
+        d_gates = d_gates.reshape(factors.shape)
+        xp.multiply(d_hidden, factors[:, 3], out=d_gates[:, 3])
+        d_cells += d_hidden * through
         if self.seen is not None:
-            d_cells += d_gates[:, 3 * size :] * self.seen[2]
-        if self.clip > 0:
-            d_cells *= abs(run.cells) < self.clip
-        xp.multiply(d_cells * inner, self.candidate.slope(xp, candidate), out=d_gates[:, :size])
-        xp.multiply(d_cells * candidate, slopes[:, :size], out=d_gates[:, size : 2 * size])
-        xp.multiply(d_cells * before, slopes[:, size : 2 * size], out=d_gates[:, 2 * size : 3 * size])
+            d_cells += d_gates[:, 3] * self.seen[2]
+        if kept is not None:
+            d_cells *= kept
+        xp.multiply(d_cells[:, None], factors[:, :3], out=d_gates[:, :3])
         d_before += d_cells * forget
         if self.seen is not None:
-            d_before += d_gates[:, size : 2 * size] * self.seen[0]
-            d_before += d_gates[:, 2 * size : 3 * size] * self.seen[1]
+            d_before += d_gates[:, 1] * self.seen[0]
+            d_before += d_gates[:, 2] * self.seen[1]
 
 
 class Projection(NamedTuple):
@@ -145,7 +239,9 @@ class Projection(NamedTuple):
 
     def step_grad(self, xp, out, d_out) -> Any:
         """The gradient of the hidden state; `d_out` becomes that of the product."""
-        d_out *= self.act.slope(xp, out)
+        slope = xp.empty_like(out)
+        self.act.slope(xp, out, slope)
+        d_out *= slope
         if self.clip > 0:
             d_out *= abs(out) < self.clip
         return xp.dot(d_out, self.weight.T)
@@ -162,20 +258,12 @@ def lstm_forward(xp, steps, x, h0, c0, weight, bias, cell, projection=None) -> t
 
     The results of the steps, and what they give to the next one, both by time.
     """
-    gates = x[steps.rows]
-    gates += bias[0, : gates.shape[1]]
+    gates = cell.shares(x, steps.rows, bias[0, : x.shape[1]])
     shape = len(gates), gates.shape[1] // 4
     run = LSTM(gates, *(xp.empty(shape, gates.dtype) for _ in range(3)))
     given = run.hidden if projection is None else xp.empty((len(gates), projection.weight.shape[1]), gates.dtype)
     before, cells_before = (None if state is None else state[steps.ranked] for state in (h0, c0))
-    for step in steps.slices():
-        alive = step.stop - step.start
-        product = None if before is None else xp.dot(before[:alive], weight)
-        part = LSTM(*(each[step] for each in run))
-        cell.step(product, None if cells_before is None else cells_before[:alive], *part)
-        before, cells_before = given[step], part.cells
-        if projection is not None:
-            projection.step(xp, part.hidden, before)
+    cell.run(steps, weight, before, cells_before, run, given, projection)
     return run, given
 
 
@@ -187,21 +275,9 @@ def lstm_backward(xp, steps, run, given, h0, c0, weight, bias, d_given, d_cells,
     gates, cells, _, hidden = run
     size = cells.shape[1]
     before, cells_before = earlier(xp, steps, given, h0), earlier(xp, steps, cells, c0)
-    slices = steps.slices()
-    first = slices[0] if slices else slice(0, 0)
-    d_gates, back = xp.empty_like(gates), _turned(xp, weight)
-    d_first_cells = xp.zeros((first.stop, size), cells.dtype)
-    for number in range(len(slices) - 1, -1, -1):
-        step, start = slices[number], slices[number - 1].start
-        alive = slice(start, start + step.stop - step.start)
-        d_hidden = d_given[step]
-        if projection is not None:
-            d_hidden = projection.step_grad(xp, given[step], d_hidden)
-        d_before = d_cells[alive] if number else d_first_cells
-        part = LSTM(*(each[step] for each in run))
-        cell.step_grad(part, cells_before[step], d_hidden, d_cells[step], d_gates[step], d_before)
-        if number:
-            d_given[alive] += xp.dot(d_gates[step], back)
+    first, back = slice(0, steps.most()), xp.ascontiguousarray(weight.T)
+    d_gates, d_first_cells = xp.empty_like(gates), xp.zeros((first.stop, size), cells.dtype)
+    cell.run_grad(steps, back, run, given, cells_before, d_given, d_cells, d_gates, d_first_cells, projection)
     d_h0 = None if h0 is None else first_of(xp, steps, xp.dot(d_gates[first], back), len(h0))
     d_c0 = None if c0 is None else first_of(xp, steps, d_first_cells, len(c0))
     d_weight = xp.dot(before.T, d_gates)
@@ -214,15 +290,10 @@ def lstm_backward(xp, steps, run, given, h0, c0, weight, bias, d_given, d_cells,
     return d_gates, d_h0, d_c0, d_weight, d_bias, None if projection is None else xp.dot(hidden.T, d_given)
 
 
-def _turned(xp, weight) -> Any:
-    """The transposed weight in memory of its own: a product of few rows with it takes two thirds of the time."""
-    return xp.ascontiguousarray(weight.T)
-
-
 def earlier(xp, steps, by_time, first) -> Any:
     """The rows of the step before each; `first`, by sequence, before the first step, or zeros."""
     result = xp.empty_like(by_time)
-    count = int(steps.starts[1]) if len(steps.starts) > 1 else 0
+    count = steps.most()
     result[:count] = 0 if first is None else first[steps.ranked[:count]]
     result[count:] = by_time[steps.before()]
     return result
@@ -248,7 +319,7 @@ class GRU(NamedTuple):
 
 
 class GRUCell:
-    """Cell of a gated recurrent unit: a step without the products with weights.
+    """Cell of a gated recurrent unit, and its steps.
 
     `act` has the activations of the gates and of the candidate.
     """
@@ -257,73 +328,89 @@ class GRUCell:
         self.xp, self.origin_mode = xp, origin_mode
         self.gate, self.candidate = (ACTIVATIONS[name] for name in act)
 
-    def gates(self, product, before, gates, kept) -> None:
-        """From the share of x in the gates and that of the states `before` the gates, and what is kept of `before`."""
-        size = kept.shape[1]
-        both = gates[:, : 2 * size]
-        both += product
-        self.gate.apply(self.xp, both)
-        self.xp.multiply(both[:, size:], before, out=kept)
+    def shares(self, x, rows, bias) -> Any:
+        """The shares of x and the bias, which may be None, in the gates, by time."""
+        gates = x[rows]
+        if bias is not None:
+            gates += bias
+        return gates
 
-    def states(self, product, before, gates, hidden) -> None:
-        """From the share of x in the candidates and that of what is kept the candidates and the new states."""
-        xp, size = self.xp, hidden.shape[1]
-        candidate = gates[:, 2 * size :]
-        candidate += product
-        self.candidate.apply(xp, candidate)
-        start, end = (candidate, before) if self.origin_mode else (before, candidate)
-        xp.subtract(end, start, out=hidden)
-        hidden *= gates[:, :size]
-        hidden += start
+    def run(self, steps, weight, before, run) -> None:
+        """Compute all steps from the shares of x, which `run.gates` has; `before` are the states before the first."""
+        xp, size = self.xp, run.hidden.shape[1]
+        for_gates, for_candidate = weights_of_gru(weight)
+        is_halved = self.gate is ACTIVATIONS["sigmoid"]
+        if is_halved:  # as in `LSTMCell.run`
+            run.gates[:, : 2 * size] *= 0.5
+            for_gates = for_gates * run.gates.dtype.type(0.5)
+        to_gates, to_candidate = (StepProduct(xp, each, steps.most()) for each in (for_gates, for_candidate))
+        for step in steps.slices():
+            gates, kept, hidden = (each[step] for each in run)
+            before = before[: len(gates)]
+            both, candidate = gates[:, : 2 * size], gates[:, 2 * size :]
+            both += to_gates(before)
+            if is_halved:
+                xp.tanh(both, out=both)
+                _finish_sigmoid(both)
+            else:
+                self.gate.apply(xp, both)
+            xp.multiply(both[:, size:], before, out=kept)
+            candidate += to_candidate(kept)
+            self.candidate.apply(xp, candidate)
+            start, end = (candidate, before) if self.origin_mode else (before, candidate)
+            xp.subtract(end, start, out=hidden)
+            hidden *= both[:, :size]
+            hidden += start
+            before = hidden
 
-    def slopes(self, gates, before) -> Any:
-        """Factors that make gradients those of the gates, for all rows at once, in the gates' order.
+    def run_grad(self, steps, for_gates, for_candidate, run, before, d_hidden, d_gates, d_first) -> None:
+        """Write `d_gates`, and add to `d_first`, the gradient of the states before the first step.
 
-        That of the state for the update gate and the candidate, that of what is kept for the reset gate.
+        The weights are transposed. `before` are the states before each row, and `d_hidden` is changed. The share of the
+        first step's update and reset gates in `d_first` is left out.
         """
-        xp, size = self.xp, before.shape[1]
-        update, _, candidate = (gates[:, k * size : (k + 1) * size] for k in range(3))
-        slopes = xp.empty_like(gates)
-        slopes[:, : 2 * size] = self.gate.slope(xp, gates[:, : 2 * size])
-        slopes[:, :size] *= before - candidate if self.origin_mode else candidate - before
-        slopes[:, size : 2 * size] *= before
-        share = 1 - update if self.origin_mode else update
-        xp.multiply(self.candidate.slope(xp, candidate), share, out=slopes[:, 2 * size :])
-        return slopes
+        xp, size, slices = self.xp, d_hidden.shape[1], steps.slices()
+        to_before, to_kept = (StepProduct(xp, each, steps.most()) for each in (for_gates, for_candidate))
+        slopes, past = self._slopes(run.gates, before)
+        gates, by_gate = (each.reshape(-1, 3, size) for each in (run.gates, d_gates))
+        for number in range(len(slices) - 1, -1, -1):
+            step, start = slices[number], slices[number - 1].start
+            d_h, slope, d_g = d_hidden[step], slopes[step], by_gate[step]
+            d_before = d_hidden[start : start + len(d_h)] if number else d_first
+            xp.multiply(d_h[:, None], slope[:, ::2], out=d_g[:, ::2])
+            d_kept = to_kept(d_g[:, 2])
+            xp.multiply(d_kept, slope[:, 1], out=d_g[:, 1])
+            d_before += d_h * past[step]
+            d_kept *= gates[step, 1]
+            d_before += d_kept
+            if number:
+                d_before += to_before(d_gates[step, : 2 * size])
 
-    def states_grad(self, slopes, d_hidden, d_gates) -> None:
-        """Write the gradients of the update gate and the candidate."""
-        size = d_hidden.shape[1]
-        for part in (slice(0, size), slice(2 * size, None)):
-            self.xp.multiply(d_hidden, slopes[:, part], out=d_gates[:, part])
+    def _slopes(self, gates, before) -> tuple[Any, Any]:
+        """Factors that make gradients those of the gates, for all rows at once, [rows, 3, size].
 
-    def gates_grad(self, slopes, gates, d_hidden, d_kept, d_gates, d_before) -> None:
-        """Write the gradient of the reset gate, and add to `d_before` what goes past the gates; `d_kept` is changed."""
-        xp, size = self.xp, d_hidden.shape[1]
-        reset = slice(size, 2 * size)
-        xp.multiply(d_kept, slopes[:, reset], out=d_gates[:, reset])
-        update = gates[:, :size]
-        d_before += d_hidden * (update if self.origin_mode else 1 - update)
-        d_kept *= gates[:, reset]
-        d_before += d_kept
+        Those of the update gate and the candidate belong to the gradient of the state, that of the reset gate to the
+        gradient of what is kept. The second result is the factor for what goes past the gates.
+        """
+        xp = self.xp
+        update, _, candidate = gates = gates.reshape(len(gates), 3, -1).swapaxes(0, 1)
+        past, share = (update, 1 - update) if self.origin_mode else (1 - update, update)
+        slopes = xp.empty((len(before), *gates.shape[::2]), before.dtype)
+        self.gate.slope(xp, gates[:2], slopes[:, :2].swapaxes(0, 1))
+        self.candidate.slope(xp, candidate, slopes[:, 2])
+        slopes[:, 0] *= before - candidate if self.origin_mode else candidate - before
+        slopes[:, 1] *= before
+        slopes[:, 2] *= share
+        return slopes, past
 
 
 def gru_forward(xp, steps, x, h0, weight, bias, cell) -> GRU:
     """Run a gated recurrent unit."""
-    gates = x[steps.rows]
+    gates = cell.shares(x, steps.rows, None if bias is None else bias[0])
     size = gates.shape[1] // 3
-    if bias is not None:
-        gates += bias[0]
-    for_gates, for_candidate = weights_of_gru(weight)
     run = GRU(gates, *(xp.empty((len(gates), size), gates.dtype) for _ in range(2)))
-    sequences = len(steps.ranked)
-    before = xp.zeros((sequences, size), gates.dtype) if h0 is None else h0[steps.ranked]
-    for step in steps.slices():
-        part = GRU(*(each[step] for each in run))
-        before = before[: len(part.gates)]
-        cell.gates(xp.dot(before, for_gates), before, part.gates, part.kept)
-        cell.states(xp.dot(part.kept, for_candidate), before, part.gates, part.hidden)
-        before = part.hidden
+    before = xp.zeros((len(steps.ranked), size), gates.dtype) if h0 is None else h0[steps.ranked]
+    cell.run(steps, weight, before, run)
     return run
 
 
@@ -338,21 +425,14 @@ def gru_backward(xp, steps, run, h0, weight, bias, d_hidden, cell):
 
     `d_hidden` is by time and is written over.
     """
-    gates, kept, hidden = run
-    size = hidden.shape[1]
-    for_gates, for_candidate = (_turned(xp, each) for each in weights_of_gru(weight))
-    before = earlier(xp, steps, hidden, h0)
-    slopes, d_gates, slices = cell.slopes(gates, before), xp.empty_like(gates), steps.slices()
-    d_first = xp.zeros((slices[0].stop if slices else 0, size), hidden.dtype)
-    for number in range(len(slices) - 1, -1, -1):
-        step, start = slices[number], slices[number - 1].start
-        d_h, d_g = d_hidden[step], d_gates[step]
-        cell.states_grad(slopes[step], d_h, d_g)
-        d_kept = xp.dot(d_g[:, 2 * size :], for_candidate)
-        d_before = d_hidden[start : start + len(d_h)] if number else d_first
-        cell.gates_grad(slopes[step], gates[step], d_h, d_kept, d_g, d_before)
-        if number or h0 is not None:
-            d_before += xp.dot(d_g[:, : 2 * size], for_gates)
+    _, kept, hidden = run
+    size, first = hidden.shape[1], slice(0, steps.most())
+    for_gates, for_candidate = (xp.ascontiguousarray(each.T) for each in weights_of_gru(weight))
+    before, d_gates = earlier(xp, steps, hidden, h0), xp.empty_like(run.gates)
+    d_first = xp.zeros((first.stop, size), hidden.dtype)
+    cell.run_grad(steps, for_gates, for_candidate, run, before, d_hidden, d_gates, d_first)
+    if h0 is not None:
+        d_first += xp.dot(d_gates[first, : 2 * size], for_gates)
     parts = xp.dot(before.T, d_gates[:, : 2 * size]), xp.dot(kept.T, d_gates[:, 2 * size :])
     d_weight = xp.concatenate([part.reshape(-1) for part in parts]).reshape(weight.shape)
     d_bias = None if bias is None else add_over(xp, d_gates, (0,), keepdims=True)

@@ -90,6 +90,10 @@ class TimeSteps:
         """The part of `rows` of each step."""
         return slices_of(self.starts)
 
+    def most(self) -> int:
+        """Number of sequences at the first step, which none has more."""
+        return int(self.starts[1]) if len(self.starts) > 1 else 0
+
     def before(self) -> np.ndarray:
         """For each of `rows` after those of the first step, its place in the step before."""
         alive = np.diff(self.starts)

@@ -11,65 +11,113 @@ from typing import Any
 import numpy as np
 
 from minigraph.kernels.jit.compiling import Loops
+from minigraph.kernels.jit.functions import IS_KNOWN
 from minigraph.kernels.jit.offers import is_wide, numba_name, offer
-from minigraph.kernels.recurrent_sequences import GRUCell, LSTMCell, gru_by, gru_grad_by, lstm_by, lstm_grad_by
+from minigraph.kernels.recurrent_sequences import (
+    GRUCell,
+    LSTMCell,
+    gru_by,
+    gru_grad_by,
+    lstm_by,
+    lstm_grad_by,
+    weights_of_gru,
+)
+from minigraph.kernels.step_products import StepProduct
+from minigraph.support import blas
 
-_LOOPS = {kind: Loops(f"functions{kind[-2:]}", "exponentials", "recurrent") for kind in ("float32", "float64")}
+_LOOPS = {
+    kind: Loops(f"functions{kind[-2:]}", "exponentials", "layout", "table", "recurrent")
+    for kind in ("float32", "float64")
+}
 
 
 @cache
 def _loop(name: str, letters: str, dtype: Any) -> Any:
-    """The loop `name` for matrices, ``m``, and booleans, ``b``, of a type; cached, because each step asks."""
+    """The loop `name` for matrices, ``m``, also in parts, ``p``, vectors of rows, ``r``, and booleans, ``b``."""
     kind = numba_name(dtype)
     assert kind is not None
-    return _LOOPS[kind].typed(name, letters, {"m": f"{kind}[:, ::1]", "b": "boolean"})
+    types = {"m": f"{kind}[:, ::1]", "p": f"{kind}[:, :, ::1]", "r": "int64[::1]", "b": "boolean"}
+    if letters[0] == "g":
+        types["g"] = f"int64, {_gemm(dtype)[1].dtype}"
+    return _LOOPS[kind].typed(name, letters, types)
+
+
+@cache
+def _steps(name: str, letters: str, dtype: Any) -> Any:
+    """The loop `name` over steps, with products by BLAS."""
+    return partial(_loop(name, "g" + letters, dtype), *_gemm(dtype))
+
+
+@cache
+def _gemm(dtype: Any) -> tuple[int, Any]:
+    """Address of BLAS's product of matrices, 0 if it is not known, and a number of the type of its integers."""
+    found = blas.address_of(f"cblas_{'s' if dtype == np.float32 else 'd'}gemm") if IS_KNOWN else None
+    address, bits = found or (0, 64)
+    return address, np.dtype(f"int{bits}").type(0)
+
+
+def _forms(product: StepProduct) -> tuple[np.ndarray, np.ndarray]:
+    """A matrix in parts, and as one part."""
+    whole = product.matrix[None]
+    return whole if product.parts is None else product.parts, whole
 
 
 class _LSTMCell(LSTMCell):
-    """A cell whose steps are compiled loops."""
+    """A cell whose steps are one compiled loop."""
 
-    def step(self, product, before, gates, cells, squashed, hidden) -> None:
-        loop = _loop("lstm_step", "m" * 7, gates.dtype)
-        product, before = _or_zeros(product, gates), _or_zeros(before, cells)
-        loop(product, before, self._seen(cells), gates, cells, squashed, hidden)
+    def shares(self, x, rows, bias) -> np.ndarray:
+        return _shares(x, rows, bias)
 
-    def step_grad(self, run, before, d_hidden, d_cells, d_gates, d_before) -> None:
-        loop = _loop("lstm_step_grad", "m" * 8, run.gates.dtype)
-        loop(run.gates, before, self._seen(run.cells), run.squashed, d_hidden, d_cells, d_gates, d_before)
+    def run(self, steps, weight, before, cells_before, run, given, projection) -> None:
+        first = np.zeros((steps.most(), run.cells.shape[1]), weight.dtype) if cells_before is None else cells_before
+        states = first[:0] if before is None else before
+        loop = _steps("lstm", "rppmmmmmmm", weight.dtype)
+        forms = _forms(StepProduct(np, weight, steps.most()))
+        loop(steps.starts, *forms, self._seen(first), states, first, *run)
+
+    def run_grad(self, steps, back, run, given, cells_before, d_given, d_cells, d_gates, d_first_cells, projection):
+        loop = _steps("lstm_grad", "rppmmmmmmmm", back.dtype)
+        forms = _forms(StepProduct(np, back, steps.most()))
+        arrays = run.gates, cells_before, run.squashed, d_given, d_cells, d_gates, d_first_cells
+        loop(steps.starts, *forms, self._seen(d_first_cells), *arrays)
 
     def _seen(self, cells) -> np.ndarray:
         return np.zeros((3, cells.shape[1]), cells.dtype) if self.seen is None else self.seen
 
 
 class _GRUCell(GRUCell):
-    """A cell whose steps are compiled loops."""
+    """A cell whose steps are one compiled loop."""
 
-    def gates(self, product, before, gates, kept) -> None:
-        _loop("gru_gates", "mmmm", gates.dtype)(product, before, gates, kept)
+    def shares(self, x, rows, bias) -> np.ndarray:
+        return _shares(x, rows, bias)
 
-    def states(self, product, before, gates, hidden) -> None:
-        _loop("gru_states", "mmbmm", gates.dtype)(product, before, self.origin_mode, gates, hidden)
+    def run(self, steps, weight, before, run) -> None:
+        loop = _steps("gru", "rpppmbmmm", weight.dtype)
+        for_gates, for_candidate = (StepProduct(np, each, steps.most()) for each in weights_of_gru(weight))
+        forms = *_forms(for_gates), _forms(for_candidate)[0]
+        loop(steps.starts, *forms, before, self.origin_mode, *run)
 
-    def slopes(self, gates, before) -> np.ndarray:
-        slopes = np.empty_like(gates)
-        _loop("gru_slopes", "mmbm", gates.dtype)(gates, before, self.origin_mode, slopes)
-        return slopes
-
-    def states_grad(self, slopes, d_hidden, d_gates) -> None:
-        _loop("gru_states_grad", "mmm", slopes.dtype)(slopes, d_hidden, d_gates)
-
-    def gates_grad(self, slopes, gates, d_hidden, d_kept, d_gates, d_before) -> None:
-        loop = _loop("gru_gates_grad", "mmbmmmm", slopes.dtype)
-        loop(slopes, gates, self.origin_mode, d_hidden, d_kept, d_gates, d_before)
+    def run_grad(self, steps, for_gates, for_candidate, run, before, d_hidden, d_gates, d_first) -> None:
+        loop = _steps("gru_grad", "rpppbmmmmm", before.dtype)
+        products = [StepProduct(np, each, steps.most()) for each in (for_gates, for_candidate)]
+        forms = *_forms(products[0]), _forms(products[1])[0]
+        loop(steps.starts, *forms, self.origin_mode, run.gates, before, d_hidden, d_gates, d_first)
 
 
-def _or_zeros(given: Any, like: Any) -> Any:
-    return np.zeros_like(like) if given is None else given
+def _shares(x: np.ndarray, rows: np.ndarray, bias: np.ndarray | None) -> np.ndarray:
+    gates = np.empty_like(x)
+    _loop("shares", "mrmm", x.dtype)(x, rows, x[:0] if bias is None else bias[None], gates)
+    return gates
 
 
 def _is_usual(weight: Any, gate: str, *others: str) -> bool:
     usual = gate == "sigmoid" and set(others) == {"tanh"}
-    return usual and is_wide(weight.shape[0]) and numba_name(weight.dtype) is not None
+    return (
+        usual
+        and is_wide(weight.shape[0])
+        and numba_name(weight.dtype) is not None
+        and _gemm(np.dtype(weight.dtype))[0] != 0
+    )
 
 
 @offer("lstm", any_size=True)

@@ -298,17 +298,30 @@ def test_programs_that_make_no_sense_are_refused():
 @pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("use_peepholes", [False, True])
+@pytest.mark.parametrize("is_reverse", [False, True])
 @needs_numba
-def test_compiled_steps_agree_with_the_shared_kernels(dtype, use_peepholes):
-    x = data("x", tensor([3, 1, 4, 0], 64, dtype="float64"))
-    x = layers.cast(x, dtype)
-    hidden, _ = layers.dynamic_lstm(x, 64, use_peepholes=use_peepholes, dtype=dtype)
-    states = [layers.dynamic_gru(layers.fc(hidden, 48), 16, origin_mode=origin) for origin in (False, True)]
+def test_compiled_steps_agree_with_the_shared_kernels(dtype, use_peepholes, is_reverse):
+    # More sequences than a product makes at once, states before the first step, and sequences without rows.
+    lengths, rng = [3, 1, 4, 0, *range(1, 9), *[2] * 12], np.random.default_rng(0)
+    feed = {
+        "x": tensor(lengths, 512, dtype="float64"),
+        "h": rng.standard_normal((len(lengths), 128)),
+        "c": rng.standard_normal((len(lengths), 128)),
+    }
+    x = data("x", feed["x"])
+    x, h, c = (layers.cast(each, dtype) for each in (x, data("h", feed["h"]), data("c", feed["c"])))
+    options = {"is_reverse": is_reverse, "dtype": dtype}
+    hidden, _ = layers.dynamic_lstm(x, 512, h, c, use_peepholes=use_peepholes, **options)
+    hidden, _ = layers.dynamic_lstm(layers.fc(hidden, 512), 512, use_peepholes=use_peepholes, **options)
+    states = [
+        layers.dynamic_gru(layers.fc(hidden, 384), 128, h_0=first, is_reverse=is_reverse, origin_mode=origin)
+        for origin in (False, True)
+        for first in (None, h)
+    ]
     loss = layers.mean(layers.square(layers.sums(states)))
-    fetched = [*states, *(grad for _, grad in fluid.append_backward(loss))]
+    fetched = [*states, *(grad for _, grad in fluid.append_backward(loss)), *fluid.gradients([loss], [h, c])]
     scope = fluid.Scope()
     fluid.Executor().run(fluid.default_startup_program(), scope=scope)
-    feed = {"x": tensor([3, 1, 4, 0], 64, dtype="float64")}
     plain, compiled = (
         fluid.Executor(jit=jit).run(feed=feed, fetch_list=fetched, scope=scope, return_numpy=False)
         for jit in (False, True)

@@ -1,22 +1,62 @@
-"""One step of recurrent networks, for all sequences that still go on: what stands beside the products with weights.
+"""Recurrent networks over sequences, whose rows are in the order of time.
 
-Activations are the usual ones: sigmoid for gates, tanh for states and candidates. A loop with few arrays is vectorized,
-so that each quantity of a row has a loop of its own.
+`starts` has the row where each step begins, and where the last one ends; the sequences of a step are the first ones of
+the step before. Activations are the usual ones: sigmoid for gates, tanh for states and candidates. A loop with few
+arrays is vectorized, so that each quantity of a row has a loop of its own.
 """
 
+# mypy: disable-error-code="call-arg, attr-defined"
+
+import numpy as np
+
 from minigraph.kernels.jit.loops.functions32 import T, tanh
+from minigraph.kernels.jit.loops.table import ROW_MAJOR, call_c
 
-CONTRACTED = ("add_tanh", "add_sigmoid", "add_product", "mix", "add_through_tanh", "through_tanh", "through_sigmoid")
+CONTRACTED = ("apply_sigmoid", "add_product", "mix", "add_through_tanh", "through_tanh", "through_sigmoid", "stays")
+
+QUICK = 1_000_000
+"""That of `minigraph.kernels.step_products`."""
+
+PLAIN = 111
+"""Form of a matrix that is not transposed, as BLAS counts forms."""
 
 
-def add_tanh(x, y):
+def multiply_rows(gemm, word, a, b, c, kept):
+    """``c = a @ b + kept * c`` by BLAS; rows of a and c may be parts of longer ones, and b is in parts of its columns.
+
+    `gemm` is the address of BLAS's function, and `word` is of the type of its integers.
+    """
+    I, rows, (parts, inner, width) = type(word), c.shape[0], b.shape
+    for i in range(parts):
+        call_c(gemm, (
+            np.int32(ROW_MAJOR), np.int32(PLAIN), np.int32(PLAIN), I(rows), I(width), I(inner), T(1),
+            a.ctypes.data, I(a.strides[0] // a.itemsize), b[i].ctypes.data, I(width), T(kept),
+            c[:, i * width :].ctypes.data, I(c.strides[0] // c.itemsize),
+        ), None)  # fmt: skip
+
+
+def shares(x, rows, bias, gates):
+    """Take rows of x, and add the bias, a matrix of one row, or none."""
+    for i in range(rows.size):
+        if bias.shape[0]:
+            add(x[rows[i]], bias[0], gates[i])
+        else:
+            gates[i] = x[rows[i]]
+
+
+def add(x, y, out):
+    for j in range(out.size):
+        out[j] = x[j] + y[j]
+
+
+def apply_tanh(x):
     for j in range(x.size):
-        x[j] = tanh(x[j] + y[j])
+        x[j] = tanh(x[j])
 
 
-def add_sigmoid(x, y):
+def apply_sigmoid(x):
     for j in range(x.size):
-        x[j] = tanh((x[j] + y[j]) * T(0.5)) * T(0.5) + T(0.5)
+        x[j] = tanh(x[j] * T(0.5)) * T(0.5) + T(0.5)
 
 
 def add_product(x, y, z):
@@ -54,25 +94,53 @@ def through_sigmoid(d, factor, y, out):
         out[j] = d[j] * factor[j] * (y[j] - y[j] * y[j])
 
 
-def lstm_step(product, before, seen, gates, cells, squashed, hidden):
-    """The step after one with the cells `before`; `product` is that of its results with the weights.
+def lstm(gemm, word, starts, weight, whole, seen, h, c, gates, cells, squashed, hidden):
+    """All steps of a long short-term memory, of which `gates` has the shares of x.
 
-    `seen` are the weights of the cell in the input, forget and output gate.
+    `seen` are the weights of the cell in the input, forget and output gate. `h`, which may have no rows, and `c` are
+    the states before the first step. `weight` is in parts for many rows, and `whole` for less.
     """
+    for step in range(starts.size - 1):
+        now, end = starts[step], starts[step + 1]
+        before = starts[step - 1]
+        count = end - now
+        if step:
+            h, c = hidden[before : before + count], cells[before : before + count]
+        if h.shape[0]:
+            multiply_rows(gemm, word, h[:count], chosen(weight, whole, count), gates[now:end], 1)
+        lstm_step(c, seen, gates[now:end], cells[now:end], squashed[now:end], hidden[now:end])
+
+
+def lstm_step(before, seen, gates, cells, squashed, hidden):
+    """The step after one with the cells `before`."""
     size = cells.shape[1]
     for i in range(cells.shape[0]):
-        g, p, c = gates[i], product[i], cells[i]
+        g, c = gates[i], cells[i]
         candidate, inner, forget, outer = g[:size], g[size : 2 * size], g[2 * size : 3 * size], g[3 * size :]
         add_product(inner, before[i], seen[0])
         add_product(forget, before[i], seen[1])
-        add_tanh(candidate, p[:size])
-        add_sigmoid(g[size : 3 * size], p[size : 3 * size])
+        apply_tanh(candidate)
+        apply_sigmoid(g[size : 3 * size])
         multiply(inner, candidate, c)
         add_product(c, before[i], forget)
         add_product(outer, c, seen[2])
-        add_sigmoid(outer, p[3 * size :])
+        apply_sigmoid(outer)
         tanh_of(c, squashed[i])
         multiply(outer, squashed[i], hidden[i])
+
+
+def lstm_grad(gemm, word, starts, back, whole, seen, gates, before, squashed, d_hidden, d_cells, d_gates, d_first):
+    """All steps backwards; `before` are the cells before each row, and `d_first` the gradient of the first of them."""
+    for step in range(starts.size - 2, -1, -1):
+        now, end, start = starts[step], starts[step + 1], starts[step - 1]
+        alive = start + end - now
+        d_before = d_cells[start:alive] if step else d_first
+        lstm_step_grad(
+            gates[now:end], before[now:end], seen, squashed[now:end], d_hidden[now:end], d_cells[now:end],
+            d_gates[now:end], d_before,
+        )  # fmt: skip
+        if step:
+            multiply_rows(gemm, word, d_gates[now:end], chosen(back, whole, end - now), d_hidden[start:alive], 1)
 
 
 def lstm_step_grad(gates, before, seen, squashed, d_hidden, d_cells, d_gates, d_before):
@@ -93,70 +161,80 @@ def lstm_step_grad(gates, before, seen, squashed, d_hidden, d_cells, d_gates, d_
         add_product(d_before[i], d_forget, seen[1])
 
 
-def gru_gates(product, before, gates, kept):
-    """The gates of a step, and the states `before` times the reset gate."""
-    size = kept.shape[1]
-    for i in range(kept.shape[0]):
-        add_sigmoid(gates[i, : 2 * size], product[i])
-        multiply(gates[i, size : 2 * size], before[i], kept[i])
-
-
-def gru_states(product, before, origin_mode, gates, hidden):
-    """The candidates and the states of a step; `product` is that of what is kept with the weights."""
+def gru(gemm, word, starts, for_gates, whole, for_candidate, h, origin_mode, gates, kept, hidden):
+    """All steps of a gated recurrent unit, of which `gates` has the shares of x; `h` are the states before."""
     size = hidden.shape[1]
-    for i in range(hidden.shape[0]):
-        candidate = gates[i, 2 * size :]
-        add_tanh(candidate, product[i])
-        if origin_mode:
-            mix(gates[i, :size], candidate, before[i], hidden[i])
-        else:
-            mix(gates[i, :size], before[i], candidate, hidden[i])
+    for step in range(starts.size - 1):
+        now, end = starts[step], starts[step + 1]
+        before = starts[step - 1]
+        count = end - now
+        h = hidden[before : before + count] if step else h[:count]
+        multiply_rows(gemm, word, h, chosen(for_gates, whole, count), gates[now:end, : 2 * size], 1)
+        for i in range(count):
+            g, k = gates[now + i], kept[now + i]
+            apply_sigmoid(g[: 2 * size])
+            multiply(g[size : 2 * size], h[i], k)
+        multiply_rows(gemm, word, kept[now:end], for_candidate, gates[now:end, 2 * size :], 1)
+        for i in range(count):
+            g, result = gates[now + i], hidden[now + i]
+            candidate = g[2 * size :]
+            apply_tanh(candidate)
+            if origin_mode:
+                mix(g[:size], candidate, h[i], result)
+            else:
+                mix(g[:size], h[i], candidate, result)
+
+
+def gru_grad(
+    gemm, word, starts, for_gates, whole, for_candidate, origin_mode, gates, before, d_hidden, d_gates, d_first
+):  # fmt: skip
+    """All steps backwards, with transposed weights; the share of the first step's gates in `d_first` is left out."""
+    size = d_hidden.shape[1]
+    slopes, d_kept = np.empty(3 * size, d_hidden.dtype), np.empty_like(d_first)
+    for step in range(starts.size - 2, -1, -1):
+        now, end, start = starts[step], starts[step + 1], starts[step - 1]
+        count = end - now
+        d_before = d_hidden[start : start + count] if step else d_first
+        for i in range(count):
+            gru_state_grad(gates[now + i], before[now + i], origin_mode, d_hidden[now + i], d_gates[now + i], slopes)
+        multiply_rows(gemm, word, d_gates[now:end, 2 * size :], for_candidate, d_kept[:count], 0)
+        for i in range(count):
+            g, d, d_k, d_b = gates[now + i], d_gates[now + i], d_kept[i], d_before[i]
+            reset = g[size : 2 * size]
+            through_sigmoid(d_k, before[now + i], reset, d[size : 2 * size])
+            stays(d_hidden[now + i], g[:size], origin_mode, d_b)
+            add_product(d_b, d_k, reset)
+        if step:
+            multiply_rows(gemm, word, d_gates[now:end, : 2 * size], chosen(for_gates, whole, count), d_before, 1)
+
+
+def gru_state_grad(g, before, origin_mode, d_hidden, d_gates, work):
+    """The gradients of the update gate and the candidate."""
+    size = before.size
+    update, candidate = g[:size], g[2 * size :]
+    factor = work[:size]
+    if origin_mode:
+        difference(before, candidate, factor)
+    else:
+        difference(candidate, before, factor)
+    through_sigmoid(d_hidden, factor, update, d_gates[:size])
+    share(update, origin_mode, factor)
+    through_tanh(d_hidden, factor, candidate, d_gates[2 * size :])
+
+
+def share(update, origin_mode, out):
+    for j in range(out.size):
+        out[j] = T(1) - update[j] if origin_mode else update[j]
+
+
+def chosen(parts, whole, count):
+    """The form of a matrix for products of `count` rows: a small one in one part."""
+    return whole if count * whole.size <= QUICK else parts
 
 
 def difference(x, y, out):
     for j in range(out.size):
         out[j] = x[j] - y[j]
-
-
-def gru_slopes(gates, before, origin_mode, slopes):
-    """Factors of the gradients of the states and of what is kept, in the order of the gates."""
-    size = before.shape[1]
-    for i in range(before.shape[0]):
-        g, s, b = gates[i], slopes[i], before[i]
-        update, candidate, work = g[:size], g[2 * size :], s[2 * size :]
-        if origin_mode:
-            difference(b, candidate, work)
-        else:
-            difference(candidate, b, work)
-        of_sigmoid(work, update, s[:size])
-        of_sigmoid(b, g[size : 2 * size], s[size : 2 * size])
-        of_tanh(update, origin_mode, candidate, work)
-
-
-def of_sigmoid(factor, y, out):
-    for j in range(out.size):
-        out[j] = factor[j] * (y[j] - y[j] * y[j])
-
-
-def of_tanh(update, origin_mode, y, out):
-    for j in range(out.size):
-        out[j] = (T(1) - update[j] if origin_mode else update[j]) * (T(1) - y[j] * y[j])
-
-
-def gru_states_grad(slopes, d_hidden, d_gates):
-    size = d_hidden.shape[1]
-    for i in range(d_hidden.shape[0]):
-        multiply(d_hidden[i], slopes[i, :size], d_gates[i, :size])
-        multiply(d_hidden[i], slopes[i, 2 * size :], d_gates[i, 2 * size :])
-
-
-def gru_gates_grad(slopes, gates, origin_mode, d_hidden, d_kept, d_gates, d_before):
-    size = d_hidden.shape[1]
-    reset = slice(size, 2 * size)
-    for i in range(d_hidden.shape[0]):
-        multiply(d_kept[i], slopes[i, reset], d_gates[i, reset])
-        stays(d_hidden[i], gates[i, :size], origin_mode, d_before[i])
-        add_product(d_before[i], d_kept[i], gates[i, reset])
 
 
 def stays(d, update, origin_mode, out):
