@@ -1,8 +1,9 @@
-"""Turn softmaxes and layer normalizations that are written out into the operators that compute them."""
+"""Turn softmaxes and normalizations that are written out into the operators that compute them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import prod
 from typing import Any, ClassVar
 
 from minigraph.passes.rules import Match, Rule, Rules, attr, gradient_of, op, rule, with_gradients
@@ -87,10 +88,46 @@ def _(x: Any) -> Any:
     return op("softmax", X=x)
 
 
-# Layer normalization
+# Layer normalization, and batch normalization, which has the same formula over other dimensions
 
 
-def _layer_norms(square: str, root: str) -> Iterator[Rule]:
+def _reduced_axes(m: Match) -> list[int] | None:
+    """The dimensions that all means of a match are taken over; None if they differ."""
+    rank = len(m.x.shape)
+    found = {
+        tuple(sorted({axis % rank for axis in getattr(m, name)}))
+        for name in m.pattern.captured
+        if name.startswith("dim")
+    }
+    return list(found.pop()) if len(found) == 1 else None
+
+
+def _kept_axes(m: Match) -> list[int] | None:
+    """The dimensions before those of each mean, or that of the channels; None for others."""
+    axes, rank = _reduced_axes(m), len(m.x.shape)
+    if not axes:
+        return None
+    kept = [axis for axis in range(rank) if axis not in axes]
+    of_rows = kept == list(range(len(kept)))
+    return kept if kept and (of_rows or (kept == [1] and rank <= 5)) else None
+
+
+def _has_statistics(m: Match) -> bool:
+    """Whether operands of other shapes than x have one number for each mean."""
+    kept, shape = _kept_axes(m) or [], tuple(m.x.shape)
+    whole = tuple(size if axis in kept else 1 for axis, size in enumerate(shape))
+    short = tuple(shape[axis] for axis in kept)
+    for each in m.ops:
+        if each.type in ("elementwise_div", "elementwise_mul", "elementwise_sub"):
+            given, axis = each.block.vars[each.inputs["Y"][0]].shape or (), each.attr("axis")
+            at = len(shape) - len(given) if axis == -1 else axis
+            is_statistic = at == 0 if given == whole else at == kept[0] and given == short
+            if not is_statistic and given != shape:
+                return False
+    return True
+
+
+def _normalizations(square: str, root: str) -> Iterator[Rule]:
     @rule
     def by_hand(x: Any, epsilon: Any = attr("bias")) -> Any:
         apart = op("elementwise_sub", X=x, Y=op("reduce_mean", X=x, dim=attr(), keep_dim=attr()), axis=attr())
@@ -105,26 +142,48 @@ def _layer_norms(square: str, root: str) -> Iterator[Rule]:
 
     @by_hand.where
     def _(m: Match) -> Iterator[tuple[bool, str]]:
-        yield _is_of_floats(m), "x must be rows of float32 or float64, of known shape"
-        yield _goes_along_last(m), "means must be those of rows"
-        yield _has_one_each(m), "each row must have its own mean and variance"
-        yield 0 < m.epsilon <= 1e-3, "epsilon must be one that layer_norm takes"
+        yield _is_of_floats(m), "x must be float32 or float64, of known shape"
+        yield _kept_axes(m) is not None, "all means must be over the last dimensions, or over all but the channels"
+        yield _has_statistics(m), "each row, or channel, must have its own mean and variance"
+        yield 0 < m.epsilon <= 1e-3, "epsilon must be one that layer_norm and batch_norm take"
+        of_rows = (_kept_axes(m) or [0])[0] == 0
+        yield of_rows or prod(m.x.shape) > m.x.shape[1], "a channel must have several elements: one is not normalized"
+        yield 0 not in m.x.shape, "there must be elements"
 
     @by_hand.to
     def _(m: Match, x: Any) -> Any:
-        return _normalized(x, begin_norm_axis=len(m.x.shape) - 1, epsilon=m.epsilon)
+        kept, shape = _kept_axes(m), m.x.shape
+        assert kept is not None
+        if kept[0] == 0:
+            return _normalized(x, begin_norm_axis=len(kept), epsilon=m.epsilon)
+        return _of_channels(x, shape[1], m.x.dtype, m.epsilon)
 
     yield from with_gradients(by_hand, "x", with_results=True)
+
+
+def _of_channels(x: Any, channels: int, dtype: DType, epsilon: float) -> Any:
+    """A batch normalization whose running statistics nobody reads."""
+    zeros, ones = (op("fill_constant", shape=[channels], dtype=int(dtype), value=number) for number in (0.0, 1.0))
+    return _batch_norm(x, ones, zeros, zeros, ones, epsilon)
+
+
+def _batch_norm(x: Any, scale: Any, bias: Any, mean: Any, variance: Any, epsilon: Any) -> Any:
+    results = ["Y", "MeanOut", "VarianceOut", "SavedMean", "SavedVariance"]
+    given = {"X": x, "Scale": scale, "Bias": bias, "Mean": mean, "Variance": variance}
+    return op("batch_norm", **given, epsilon=epsilon, outputs=results)[0]
 
 
 def _normalized(x: Any, **more: Any) -> Any:
     return op("layer_norm", X=x, **more, outputs=["Y", "Mean", "Variance"])[0]
 
 
+def _affine(normal: Any, g: Any, b: Any) -> Any:
+    return op("elementwise_add", X=op("elementwise_mul", X=normal, Y=g, axis=attr()), Y=b, axis=attr())
+
+
 @rule
 def _stretched(x: Any, g: Any, b: Any) -> Any:
-    normal = _normalized(x, begin_norm_axis=attr(), epsilon=attr())
-    return op("elementwise_add", X=op("elementwise_mul", X=normal, Y=g, axis=attr()), Y=b, axis=attr())
+    return _affine(_normalized(x, begin_norm_axis=attr(), epsilon=attr()), g, b)
 
 
 @_stretched.where
@@ -140,11 +199,106 @@ def _(x: Any, g: Any, b: Any, begin_norm_axis: int, epsilon: float) -> Any:
     return _normalized(x, Scale=g, Bias=b, begin_norm_axis=begin_norm_axis, epsilon=epsilon)
 
 
-class FindNormalizations(Rules):
-    """Turn softmaxes and layer normalizations of rows that are written out, and their gradients, into one operator.
+# Factors and addends of channels
 
-    A softmax is ``exp(x) / sum(exp(x))``, with or without the maximum of each row subtracted from it first. A layer
-    normalization is ``(x - mean(x)) / sqrt(mean((x - mean(x)) ** 2) + epsilon) * g + b``.
+
+def _are_of_channels(m: Match) -> bool:
+    """Whether `g` and `b` have an element for each channel of x, its second dimension."""
+    rank, channels = len(m.x.shape), m.x.shape[1]
+    vector, whole = (channels,), (1, channels, *[1] * (rank - 2))
+    return all(
+        (each.shape == vector and axis % rank == 1) or (each.shape == whole and axis in (-1, 0))
+        for each, axis in ((m.g, m.axis), (m.b, m.axis_2))
+    )
+
+
+def _vector(given: Any, shape: Any) -> Any:
+    """The elements of `given`, which has this shape, as a vector."""
+    return given if len(shape) == 1 else _reshaped(given, [shape[1]])
+
+
+def _reshaped(x: Any, shape: Any) -> Any:
+    return op("reshape2", X=x, shape=shape, outputs=["Out", "XShape"])[0]
+
+
+@rule
+def _stretched_batch(x: Any, g: Any, b: Any, zeros: Any, ones: Any) -> Any:
+    return _affine(_batch_norm(x, ones, zeros, zeros, ones, attr("epsilon")), g, b)
+
+
+@rule
+def _stretched_sample(x: Any, g: Any, b: Any) -> Any:
+    return _affine(_normalized(x, begin_norm_axis=2, epsilon=attr()), g, b)
+
+
+@rule
+def _stretched_groups(x: Any, g: Any, b: Any) -> Any:
+    normal = _normalized(_reshaped(x, attr()), begin_norm_axis=attr(), epsilon=attr())
+    return _affine(_reshaped(normal, attr()), g, b)
+
+
+@_stretched_batch.where
+@_stretched_sample.where
+@_stretched_groups.where
+def _(m: Match) -> Iterator[tuple[bool, str]]:
+    yield _is_of_floats(m), "x must be float32 or float64, of known shape"
+    yield _are_of_channels(m), "g and b must have an element for each channel"
+    yield len(m.x.shape) <= 5, "x must have five dimensions at most"
+
+
+@_stretched_batch.where
+def _(m: Match) -> Iterator[tuple[bool, str]]:
+    made = [m.values.producer(m.value(name), "fill_constant") for name in ("zeros", "ones")]
+    numbers = [None if each is None else each.attr("value") for each in made]
+    yield numbers == [0.0, 1.0], "the batch must be normalized to mean 0 and variance 1"
+
+
+@_stretched_batch.to
+def _(m: Match, x: Any, g: Any, b: Any, zeros: Any, ones: Any) -> Any:
+    return _batch_norm(x, _vector(g, m.g.shape), _vector(b, m.b.shape), zeros, ones, m.epsilon)
+
+
+@_stretched_sample.to
+def _(m: Match, x: Any, g: Any, b: Any) -> Any:
+    given = {"X": x, "Scale": _vector(g, m.g.shape), "Bias": _vector(b, m.b.shape)}
+    return op("instance_norm", **given, epsilon=m.epsilon, outputs=["Y", "SavedMean", "SavedVariance"])[0]
+
+
+def _groups(m: Match) -> int | None:
+    """The number of groups of channels, if the rows that are normalized are groups of channels of a sample.
+
+    The shapes are known, as that of x is.
+    """
+    first, second = [each.block.vars[each.outputs["Out"][0]].shape or () for each in m.ops if each.type == "reshape2"]
+    shape = tuple(m.x.shape)
+    groups, rest = divmod(prod(first[: m.begin_norm_axis]), shape[0])
+    fits = not rest and 0 < groups <= shape[1] and shape[1] % groups == 0
+    return groups if fits and tuple(second) == shape else None
+
+
+@_stretched_groups.where
+def _(m: Match) -> Iterator[tuple[bool, str]]:
+    yield 0 not in m.x.shape, "there must be elements"
+    yield _groups(m) is not None, "the rows must be groups of channels of a sample"
+
+
+@_stretched_groups.to
+def _(m: Match, x: Any, g: Any, b: Any) -> Any:
+    given = {"X": x, "Scale": _vector(g, m.g.shape), "Bias": _vector(b, m.b.shape)}
+    return op("group_norm", **given, groups=_groups(m), epsilon=m.epsilon, outputs=["Y", "Mean", "Variance"])[0]
+
+
+_STRETCHED = (_stretched, _stretched_batch, _stretched_sample, _stretched_groups)
+
+
+class FindNormalizations(Rules):
+    """Turn softmaxes and normalizations that are written out, and their gradients, into one operator.
+
+    A softmax is ``exp(x) / sum(exp(x))``, with or without the maximum of each row subtracted from it first. A
+    normalization is ``(x - mean(x)) / sqrt(mean((x - mean(x)) ** 2) + epsilon) * g + b``. It is a ``layer_norm`` if
+    means are over the last dimensions, and a ``batch_norm`` if they are over all but the channels, the second
+    dimension. Where g and b are those of channels, that of each channel of a sample is an ``instance_norm``, that of
+    rows which are groups of channels a ``group_norm``.
 
     Law: results and gradients change by rounding only, as long as they are finite; the gradient through a subtracted
     maximum is 0. Where exponentials overflow, or all of a row underflow, the results of ``softmax`` are right. float16
@@ -155,6 +309,7 @@ class FindNormalizations(Rules):
 
     needs = (
         frozenset({"exp", "reduce_sum", "elementwise_div"}),
+        frozenset({"layer_norm", "reshape2", "elementwise_mul", "elementwise_add"}),
         *(frozenset({"reduce_mean", "elementwise_sub", "scale", root}) for root in ("sqrt", "rsqrt", "pow")),
     )
 
@@ -164,9 +319,9 @@ class FindNormalizations(Rules):
             each
             for squared in ("square", "mul")
             for root in ("sqrt", "rsqrt", "pow")
-            for each in _layer_norms(squared, root)
+            for each in _normalizations(squared, root)
         ),
-        _stretched,
-        gradient_of(_stretched, "x", "g", "b", with_results=True),
-        gradient_of(_stretched, "g", "b", with_results=True),
+        *_STRETCHED,
+        *(gradient_of(each, "x", "g", "b", with_results=True) for each in _STRETCHED),
+        *(gradient_of(each, "g", "b", with_results=True) for each in _STRETCHED),
     )

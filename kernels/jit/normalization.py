@@ -187,10 +187,10 @@ def _batch_norm(new, name, x, scale, bias, mean, variance, momentum_tensor, *, m
 
 def _batch_norm_grad_loop(x, scale, bias, saved_mean, saved_inverse, d_y, *, wanted, **attrs):
     own = scale, bias, saved_mean, saved_inverse
-    return _channel_loop("batch_norm_grad", x, own, d_y, attrs) if all(wanted) else None
+    return _channel_loop("batch_norm_grad", x, own, d_y, attrs) if wanted[0] else None
 
 
-def _batch_norm_grad(new, name, x, scale, bias, saved_mean, saved_inverse, d_y, **attrs):
+def _batch_norm_grad(new, name, x, scale, bias, saved_mean, saved_inverse, d_y, *, wanted, **attrs):
     matrix, own, wide = _by_channel(name, x, scale.shape[0]), (scale.shape, x.dtype), (scale.shape, np.float64)
     d_x, d_scale, d_bias = new(x.shape, x.dtype), new(*own), new(*own)
     work = []
@@ -198,7 +198,8 @@ def _batch_norm_grad(new, name, x, scale, bias, saved_mean, saved_inverse, d_y, 
         kinds = (wide, wide, own) if name.startswith("batch_norm_given") else (*[wide] * 3, *[own] * 4)
         work = [new(*each) for each in kinds]
     matrices = x.reshape(matrix), scale, saved_mean, saved_inverse, d_y.reshape(matrix), d_x.reshape(matrix)
-    return (*matrices, *work, d_scale, d_bias), (d_x, d_scale, d_bias)
+    found = tuple([each if is_wanted else None for each, is_wanted in zip((d_x, d_scale, d_bias), wanted, strict=True)])
+    return (*matrices, *work, d_scale, d_bias), found
 
 
 _register("batch_norm", _batch_norm_loop, _batch_norm)

@@ -104,6 +104,98 @@ def test_rows_are_found_without_factor_and_dimension(shape, dtype):
     assert left.isdisjoint({"reduce_mean", "reduce_mean_grad", "elementwise_div"})
 
 
+def over(x, dims, keep_dim=True, root="rsqrt"):
+    """Normalize over some dimensions; without `keep_dim` the statistics are vectors of channels."""
+    axis = -1 if keep_dim else 1
+    apart = layers.elementwise_sub(x, layers.reduce_mean(x, dim=dims, keep_dim=keep_dim), axis=axis)
+    variance = layers.reduce_mean(layers.square(apart), dim=dims, keep_dim=keep_dim) + 1e-5
+    if root == "rsqrt":
+        return layers.elementwise_mul(apart, layers.rsqrt(variance), axis=axis)
+    return layers.elementwise_div(apart, layers.sqrt(variance), axis=axis)
+
+
+def stretched(x, g, b):
+    return layers.elementwise_add(layers.elementwise_mul(x, g, axis=1), b, axis=1)
+
+
+def stretched_whole(x, g, b):
+    shape = [1, -1, *[1] * (len(x.shape) - 2)]
+    return x * layers.reshape(g, shape) + layers.reshape(b, shape)
+
+
+def by_rows_of_groups(x, groups, dims=(1,), shape=None):
+    rows = over(layers.reshape(x, shape or [x.shape[0] * groups, -1]), list(dims))
+    return layers.reshape(rows, list(x.shape))
+
+
+CHANNELS = {
+    "batch": ("batch_norm", (4, 6, 3, 5), lambda x: over(x, [0, 2, 3])),
+    "batch, without the dimensions": ("batch_norm", (4, 6, 3, 5), lambda x: over(x, [3, 0, 2], False, "sqrt")),
+    "batch of rows": ("batch_norm", (8, 6), lambda x: over(x, [0], False)),
+    "batch of rows, kept": ("batch_norm", (8, 6), lambda x: over(x, [-2], root="sqrt")),
+    "batch of sequences": ("batch_norm", (4, 6, 7), lambda x: over(x, [0, 2])),
+    "sample": ("instance_norm", (4, 6, 3, 5), lambda x: over(x, [2, 3])),
+    "sample of sequences": ("instance_norm", (4, 6, 7), lambda x: over(x, [-1])),
+    "rows of groups": ("group_norm", (4, 6, 3, 5), lambda x: by_rows_of_groups(x, 2)),
+    "groups": ("group_norm", (4, 6, 3, 5), lambda x: by_rows_of_groups(x, 3, (2, 3, 4), [4, 3, 2, 3, 5])),
+    "layer_norm of groups": (
+        "group_norm", (4, 6, 3, 5), lambda x: layers.reshape(
+            layers.layer_norm(layers.reshape(x, [8, 45]), scale=False, shift=False), [4, 6, 3, 5]
+        )
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.usefixtures("new_program")
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("stretch", [stretched, stretched_whole])
+@pytest.mark.parametrize("what", CHANNELS)
+def test_normalizations_of_channels_are_found(what, stretch, dtype):
+    kind, shape, normal = CHANNELS[what]
+    inputs = [data("x", *shape, dtype=dtype), data("g", shape[1], dtype=dtype), data("b", shape[1], dtype=dtype)]
+    left = compare(stretch(normal(inputs[0]), *inputs[1:]), inputs, dtype)
+    assert {kind, f"{kind}_grad"} <= left
+    assert left.isdisjoint({"reduce_mean", "elementwise_mul", "elementwise_mul_grad", "reduce_mean_grad"})
+
+
+@pytest.mark.usefixtures("new_program")
+@pytest.mark.parametrize("dims", [[0, 2, 3], [1, 2, 3], [2, 3], [3]])
+def test_normalizations_without_factors_are_found(dims):
+    x = data("x", 4, 6, 3, 5, dtype="float32")
+    left = compare(over(x, dims), [x], "float32")
+    assert ("batch_norm" if 0 in dims else "layer_norm") in left
+    assert "reduce_mean" not in left
+
+
+@pytest.mark.usefixtures("new_program")
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda x: over(x, [0, 1]),
+        lambda x: over(x, [0, 3]),
+        lambda x: over(layers.slice(x, [0], [0], [1]), [0]),
+        lambda x: over(layers.reshape(x, [1, 360]), [0]),
+        lambda x: (
+            layers.elementwise_sub(x, layers.reduce_mean(x, dim=[0, 2, 3]), axis=1)
+            * layers.rsqrt(layers.reduce_mean(layers.square(x), dim=[0, 2, 3], keep_dim=True) + 1e-5)
+        ),
+    ],
+    ids=["places", "some", "one sample", "one element for each channel", "another variance"],
+)
+def test_normalizations_over_other_dimensions_stay(make):
+    x = data("x", 4, 6, 3, 5, dtype="float32")
+    assert compare(make(x), [x], "float32").isdisjoint({"layer_norm", "batch_norm"})
+
+
+@pytest.mark.usefixtures("new_program")
+@pytest.mark.parametrize("rows", [2, 5, 40])
+def test_rows_that_are_no_groups_of_channels_stay_rows(rows):
+    x, g, b = data("x", 4, 6, 3, 5), data("g", 6), data("b", 6)
+    left = types_left(stretched(by_rows_of_groups(x, 1, shape=[rows, -1]), g, b))
+    assert "layer_norm" in left
+    assert "group_norm" not in left
+
+
 @pytest.mark.usefixtures("new_program")
 def test_a_factor_of_another_shape_stays_beside_the_normalization():
     x, g, b = data("x", 6, 6), data("g", 6, 6), data("b", 6)
