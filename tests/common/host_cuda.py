@@ -349,6 +349,7 @@ class HostCupy(types.ModuleType):
             return found
 
         def call(*args, **words):
+            assert not args or args[0] is not None, f"CuPy's {name} takes no None, of which NumPy makes an object"
             _check(name, words)
             return _of_device(found(*args, **words))
 

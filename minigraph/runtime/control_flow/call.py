@@ -105,7 +105,8 @@ def unshared(value: Any) -> Any:
 
 
 def zeros_like(value: Any, xp: Any) -> Any:
-    return [] if isinstance(value, list) else xp.zeros_like(value)
+    """Zeros, an empty array of tensors, or None for a value that a branch would have made and did not."""
+    return None if value is None else [] if isinstance(value, list) else xp.zeros_like(value)
 
 
 class Sum:

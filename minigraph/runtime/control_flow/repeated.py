@@ -175,7 +175,7 @@ class _RepeatedGrad(BlockCall):
         if value is not None:
             return unshared(value)
         source = name.removesuffix(GRAD_SUFFIX)
-        return [] if self._is_array(source) else xp.zeros_like(found[source])
+        return [] if self._is_array(source) else zeros_like(found[source], xp)
 
 
 class WhileGrad(_RepeatedGrad, type="while_grad"):
