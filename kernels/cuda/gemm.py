@@ -1,14 +1,18 @@
 """Matrix products by cuBLAS while a CUDA graph is recorded, when CuPy refuses to call it; else by the array module.
 
-A recording has a cuBLAS handle and a workspace of its own: the graph uses that workspace whenever it is launched.
+A recording borrows a cuBLAS handle. The workspace is needed whenever the graph is launched: all graphs of a stream,
+which it launches one after the other, share one.
 """
 
 from __future__ import annotations
 
 import ctypes
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from typing import Any
+from weakref import WeakValueDictionary
 
 import numpy as np
 
@@ -37,8 +41,41 @@ def matmul(xp, a, b, out=None) -> Any:
     return xp.matmul(a, b, out=out) if current is None else _recorded(current, xp, a, b, out)
 
 
+_handles: dict[int, list[Handle]] = {}
+"""Handles that no recording has at present, by the number of the GPU."""
+
+_workspaces: WeakValueDictionary[tuple[int, int], Workspace] = WeakValueDictionary()
+"""Workspaces by GPU and stream; the recordings hold them."""
+
+
+class Workspace:
+    """Memory that cuBLAS writes to in each launch of a graph."""
+
+    def __init__(self, xp) -> None:
+        with lasting(xp):
+            self.array = xp.empty(_WORKSPACE, np.uint8)
+
+
+@contextmanager
+def _lent(xp, current: Capturing) -> Iterator[Handle]:
+    """A handle that works on the current stream, with the workspace of the stream that will launch the graph."""
+    device = xp.cuda.runtime.getDevice()
+    key = device, current.launched_on
+    workspace = _workspaces.get(key)
+    if workspace is None:
+        workspace = _workspaces[key] = Workspace(xp)
+    current.kept.append(workspace)
+    free = _handles.setdefault(device, [])
+    handle = free.pop() if free else Handle(xp)
+    handle.work_on(xp.cuda.get_current_stream(), workspace)
+    try:
+        yield handle
+    finally:
+        free.append(handle)
+
+
 class Handle:
-    """A cuBLAS handle that works on the current stream.
+    """A cuBLAS handle.
 
     Raises
     ------
@@ -49,13 +86,13 @@ class Handle:
     def __init__(self, xp) -> None:
         self._library = _library(xp)
         self._handle = ctypes.c_void_p()
-        # The graph writes to the workspace at each launch, also when the recording is over.
-        with lasting(xp):
-            self._workspace = xp.empty(_WORKSPACE, np.uint8)
         self._call("cublasCreate_v2", ctypes.byref(self._handle))
-        self._call("cublasSetStream_v2", self._handle, ctypes.c_void_p(xp.cuda.get_current_stream().ptr))
-        workspace = ctypes.c_void_p(self._workspace.data.ptr)
-        self._call("cublasSetWorkspace_v2", self._handle, workspace, ctypes.c_size_t(_WORKSPACE))
+
+    def work_on(self, stream, workspace: Workspace) -> None:
+        """Add what follows to a stream, and use a workspace in it."""
+        self._call("cublasSetStream_v2", self._handle, ctypes.c_void_p(stream.ptr))  # forgets the workspace
+        memory = ctypes.c_void_p(workspace.array.data.ptr)
+        self._call("cublasSetWorkspace_v2", self._handle, memory, ctypes.c_size_t(_WORKSPACE))
 
     def multiply(self, a: Operand, b: Operand, c: Any) -> None:
         """Write ``a @ b`` to `c`, a contiguous array of as many matrices."""
@@ -69,9 +106,6 @@ class Handle:
             ctypes.c_void_p(c.data.ptr), kind, columns, ctypes.c_longlong(rows * columns), len(c), compute,
             _DEFAULT_ALGORITHM,
         )  # fmt: skip
-
-    def close(self) -> None:
-        self._call("cublasDestroy_v2", self._handle)
 
     def _call(self, name: str, *args: Any) -> None:
         status = getattr(self._library, name)(*args)
@@ -121,7 +155,7 @@ def _recorded(current: Capturing, xp, a, b, out=None) -> Any:
     first, second = (
         Operand(xp, xp.broadcast_to(x, (*batch, *x.shape[-2:])).reshape(count, *x.shape[-2:])) for x in (a, b)
     )
-    current.handle(lambda: Handle(xp)).multiply(first, second, result.reshape(count, *shape[-2:]))
+    current.handle(lambda: _lent(xp, current)).multiply(first, second, result.reshape(count, *shape[-2:]))
     return deliver(xp, result, out)
 
 

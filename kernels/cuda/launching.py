@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import Any
@@ -93,29 +94,33 @@ _capturing = threading.local()
 
 
 class Capturing:
-    """Tables while a graph is recorded: they are made at once, outside of the recording, and kept with this object.
+    """What a graph needs while it is recorded. Tables are made at once, outside of the recording.
 
     Parameters
     ----------
     stream
         One that is not recorded.
+    launched_on : int
+        Address of the stream that will launch the graph.
+
+    Attributes
+    ----------
+    kept : list
+        Tables and other memory that a launch of the graph uses.
     """
 
-    def __init__(self, stream) -> None:
+    def __init__(self, stream, launched_on: int = 0) -> None:
         self.stream = stream
-        self.tables: list[Table] = []
+        self.launched_on = launched_on
+        self.kept: list[Any] = []
         self._handle: Any = None
+        self._lent = ExitStack()
 
-    def handle(self, make: Callable[[], Any]) -> Any:
-        """The library handle of this recording, made when it is first needed and kept for the graph's launches."""
+    def handle(self, lend: Callable[[], AbstractContextManager[Any]]) -> Any:
+        """The library handle of this recording, borrowed from when it is first needed until the recording ends."""
         if self._handle is None:
-            self._handle = make()
+            self._handle = self._lent.enter_context(lend())
         return self._handle
-
-    @property
-    def kept(self) -> tuple[Any, ...]:
-        """Memory and handles that a launch of the graph uses."""
-        return tuple(self.tables), self._handle
 
     def __enter__(self) -> Capturing:
         _capturing.current = self
@@ -123,6 +128,7 @@ class Capturing:
 
     def __exit__(self, *error: object) -> None:
         _capturing.current = None
+        self._lent.close()
 
 
 def recording() -> Capturing | None:
@@ -154,7 +160,7 @@ def table_of(xp, rows: Sequence[tuple[int, ...]]) -> Table:
         with lasting(xp):
             table = _new_table(xp, rows, capturing.stream)
         capturing.stream.synchronize()
-        capturing.tables.append(table)
+        capturing.kept.append(table)
         return table
     stream = xp.cuda.get_current_stream()
     key = xp.cuda.runtime.getDevice(), stream.ptr, *rows  # another stream would have to wait for the copy

@@ -1,10 +1,11 @@
 """Products while a graph is recorded: operands as cuBLAS takes them, by a stand-in that reads their addresses."""
 
+import gc
 import itertools
 
 import numpy as np
 import pytest
-from host_cuda import Stream
+from host_cuda import Blas, Stream
 
 from minigraph.kernels.cuda import gemm
 from minigraph.kernels.cuda.launching import Capturing
@@ -44,13 +45,30 @@ def test_operands_of_every_layout_are_multiplied_where_they_are(layouts, dtype, 
             assert (value == expected).all(), (a_shape, b_shape)
 
 
-def test_a_recording_has_one_handle(host_cuda):
+def recorded(host_cuda, stream=0):
+    """What a recording of two products keeps."""
     x = host_cuda.asarray(np.ones((2, 2), "float32"))
-    with Capturing(Stream([], "beside")) as capturing:
+    with Capturing(Stream([], "beside"), stream) as capturing:
         gemm.dot(host_cuda, x, x)
-        handle = capturing.kept[1]
         gemm.dot(host_cuda, x, x)
-        assert capturing.kept[1] is handle is not None
+    return capturing.kept
+
+
+def test_recordings_borrow_a_handle_and_share_the_workspace_of_a_stream(host_cuda, monkeypatch):
+    made = []
+    monkeypatch.setattr(gemm, "_handles", {})
+    monkeypatch.setattr(Blas, "cublasCreate_v2", lambda self, handle: made.append(handle) or 0, raising=False)
+    first, second, other = recorded(host_cuda), recorded(host_cuda), recorded(host_cuda, stream=1)
+    assert len(made) == 1
+    assert first == second and len(first) == 1 and other != first
+
+
+def test_a_workspace_is_freed_with_the_last_recording(host_cuda):
+    kept = recorded(host_cuda, stream=2)
+    assert (0, 2) in gemm._workspaces
+    del kept
+    gc.collect()
+    assert (0, 2) not in gemm._workspaces
 
 
 @pytest.mark.gpu

@@ -194,7 +194,7 @@ def test_tables_of_a_recording_are_its_own_and_there_before_it_runs(host_cuda):
         table = launching.table_of(host_cuda, rows)
         assert launching.counter(host_cuda) is not launching.counter(host_cuda)
     assert table is not shared
-    assert capturing.tables == [table]
+    assert capturing.kept == [table]
     lasting = ["allocate from the driver", "sent on other", "allocate as before"]
     assert host_cuda.events == ["sent on main", *lasting]
     assert launching.table_of(host_cuda, rows) is shared

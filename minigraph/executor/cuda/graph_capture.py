@@ -131,6 +131,8 @@ class _Recording:
     """A graph, with all the memory that its kernels use."""
 
     graph: Any
+    stream: int
+    """Address of the stream that launches the graph: graphs of one stream share memory."""
     state: Sequence[Any]
     inputs: dict[str, Any]
     fetched: list[Any]
@@ -187,15 +189,16 @@ class GraphRuns:
                 self._was_run = True
                 return None
             # A graph knows addresses: other arrays of state need another recording.
-            if self._recording is None or self._recording.state is not state:
-                self._recording = self._record(plan, feeds, state, find)
-            if self._recording is None:
+            recording, stream = self._recording, self._place.xp.cuda.get_current_stream().ptr
+            if recording is None or recording.state is not state or recording.stream != stream:
+                recording = self._recording = self._record(plan, feeds, state, find)
+            if recording is None:
                 return None
-            for name, array in self._recording.inputs.items():
+            for name, array in recording.inputs.items():
                 array[...] = feeds[name]
-            self._recording.graph.launch()
+            recording.graph.launch()
             # The next launch writes over the fetched arrays.
-            return [value.copy() for value in self._recording.fetched]
+            return [value.copy() for value in recording.fetched]
 
     def _on_processor(self, array: Any) -> Any:
         return array if isinstance(array, np.ndarray) else self._place.to_host(array)
@@ -211,11 +214,12 @@ class GraphRuns:
         # A pool of its own: the graph writes to the same addresses at each launch, which nobody else may be given.
         pool, stream, beside = cuda.MemoryPool(), cuda.Stream(non_blocking=True), cuda.Stream(non_blocking=True)
         targets = [find(name) for name in plan.compiled.replaces]
+        launched_on = cuda.get_current_stream().ptr
         with cuda.using_allocator(pool.malloc):
             inputs = {name: array.copy() for name, array in feeds.items()}
             block = self._place.bytes(plan.buffers.layout.size)
             buffers = plan.buffers.layout.arrays(block)
-            with stream, Capturing(beside) as capturing:
+            with stream, Capturing(beside, launched_on) as capturing:
                 stream.begin_capture()
                 try:
                     fetched = _call(plan, list(inputs.values()), state, buffers, targets)
@@ -225,7 +229,7 @@ class GraphRuns:
                     self._give_up(f"{type(error).__name__}: {error}")
                     return None
         kept = (pool, stream, beside, block, buffers, targets, capturing.kept)
-        return _Recording(graph, state, inputs, fetched, kept)
+        return _Recording(graph, launched_on, state, inputs, fetched, kept)
 
     def _give_up(self, reason: str) -> None:
         self.obstacle = reason
