@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from minigraph.kernels.cuda import gemm
 from minigraph.kernels.registry import kernel
 from minigraph.kernels.sequence_windows import lookahead, lookahead_grad, offsets_of_rows
 from minigraph.kernels.sums import add_over
@@ -24,13 +25,13 @@ def bilinear_tensor_product_grad(xp, x, y, weight, d_out, *, wanted):
     (batch, size), rows = d.shape, x.shape[1]
     d_x = d_y = d_weight = d_bias = None
     if wanted[0]:
-        by_y = wide_y @ wide_weight.reshape(size * rows, y.shape[1]).T
+        by_y = gemm.dot(xp, wide_y, wide_weight.reshape(size * rows, y.shape[1]).T)
         d_x = narrow(xp, _weighted(xp, d, by_y.reshape(batch, size, rows)), x.dtype)
     if wanted[1]:
         d_y = narrow(xp, _weighted(xp, d, _x_times_weight(xp, wide_x, wide_weight)), y.dtype)
     if wanted[2]:
         pairs = (d[:, :, None] * wide_x[:, None, :]).reshape(batch, size * rows)
-        d_weight = narrow(xp, (pairs.T @ wide_y).reshape(weight.shape), weight.dtype)
+        d_weight = narrow(xp, gemm.dot(xp, pairs.T, wide_y).reshape(weight.shape), weight.dtype)
     if wanted[3]:
         d_bias = narrow(xp, add_over(xp, d, (0,), keepdims=True), x.dtype)
     return d_x, d_y, d_weight, d_bias
@@ -40,18 +41,18 @@ def _x_times_weight(xp, x, weight) -> Any:
     """``x @ weight[i]`` for each `i`, [batch, size, columns of the weight]."""
     size, rows, columns = weight.shape
     side_by_side = xp.ascontiguousarray(weight.swapaxes(0, 1)).reshape(rows, size * columns)
-    return (x @ side_by_side).reshape(len(x), size, columns)
+    return gemm.dot(xp, x, side_by_side).reshape(len(x), size, columns)
 
 
 def _weighted(xp, weights, x) -> Any:
     """The sum over dimension 1 of `x`, times its weights, for each sample."""
-    return xp.matmul(weights[:, None, :], x)[:, 0]
+    return gemm.matmul(xp, weights[:, None, :], x)[:, 0]
 
 
 @kernel("fsp")
 def fsp(xp, x, y):
     places = x.shape[2] * x.shape[3]
-    product = xp.matmul(_flat(widen(x)), _flat(widen(y)).swapaxes(1, 2))
+    product = gemm.matmul(xp, _flat(widen(x)), _flat(widen(y)).swapaxes(1, 2))
     return narrow(xp, product / places, x.dtype)
 
 
@@ -60,9 +61,9 @@ def fsp_grad(xp, x, y, d_out, *, wanted):
     d = widen(d_out) / (x.shape[2] * x.shape[3])
     d_x = d_y = None
     if wanted[0]:
-        d_x = narrow(xp, xp.matmul(d, _flat(widen(y))).reshape(x.shape), x.dtype)
+        d_x = narrow(xp, gemm.matmul(xp, d, _flat(widen(y))).reshape(x.shape), x.dtype)
     if wanted[1]:
-        d_y = narrow(xp, xp.matmul(d.swapaxes(1, 2), _flat(widen(x))).reshape(y.shape), y.dtype)
+        d_y = narrow(xp, gemm.matmul(xp, d.swapaxes(1, 2), _flat(widen(x))).reshape(y.shape), y.dtype)
     return d_x, d_y
 
 

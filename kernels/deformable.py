@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from minigraph.kernels.cuda import gemm
 from minigraph.kernels.indexing import added_rows
 from minigraph.kernels.registry import kernel
 from minigraph.kernels.upcast import narrow, widen
@@ -26,7 +27,9 @@ def deformable_conv(xp, x, offset, mask, filter, *, strides, paddings, dilations
         matrix, _ = _taken(xp, image, places, filter.shape, lay)
         if factors is not None:
             matrix *= factors[:, None]
-        xp.matmul(weights, matrix.reshape(groups, -1, matrix.shape[-1]), out=out.reshape(groups, len(weights[0]), -1))
+        gemm.matmul(
+            xp, weights, matrix.reshape(groups, -1, matrix.shape[-1]), out=out.reshape(groups, len(weights[0]), -1)
+        )
     return narrow(xp, result, x.dtype)
 
 
@@ -42,12 +45,12 @@ def deformable_conv_grad(
     for i, (image, d, places, factors) in enumerate(_images(x, d_out, offset, mask, filter.shape, lay)):
         d = widen(d).reshape(groups, len(weights[0]), -1)
         matrix, corners = _taken(xp, image, places, filter.shape, lay)
-        d_matrix = xp.matmul(weights.swapaxes(1, 2), d).reshape(matrix.shape)
+        d_matrix = gemm.matmul(xp, weights.swapaxes(1, 2), d).reshape(matrix.shape)
         if factors is not None:
             d_mask[0][i] = (d_matrix * matrix).sum(axis=1).reshape(mask[i].shape)
             matrix *= factors[:, None]
             d_matrix *= factors[:, None]
-        d_weights += xp.matmul(d, matrix.reshape(groups, -1, matrix.shape[-1]).swapaxes(1, 2))
+        d_weights += gemm.matmul(xp, d, matrix.reshape(groups, -1, matrix.shape[-1]).swapaxes(1, 2))
         d_places = d_offset[i].reshape(places.shape)
         for corner in corners:
             d_places += (d_matrix * _at(xp, image, corner)).sum(axis=1)[:, :, None] * corner.slopes

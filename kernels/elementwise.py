@@ -80,10 +80,15 @@ def elementwise_floordiv(xp, x, y, *, axis, out=None):
 @kernel("elementwise_mod")
 def elementwise_mod(xp, x, y, *, axis, out=None):
     y = laid_over(x, y, axis)
-    if x.dtype.kind == "f":
-        return xp.remainder(x, y, out=out)
-    _check_divisor(y)
-    return xp.fmod(x, y, out=out)
+    if x.dtype.kind != "f":
+        _check_divisor(y)
+        return xp.fmod(x, y, out=out)
+    if xp is np:
+        return np.remainder(x, y, out=out)
+    # CuPy's `remainder` gives NaN for an infinite divisor.
+    rest = xp.fmod(x, y)
+    rest = xp.where((rest != 0) & ((rest < 0) != (y < 0)), rest + y, rest)
+    return deliver(xp, xp.where(rest == 0, xp.copysign(rest, y), rest), out)
 
 
 def _check_divisor(y) -> None:

@@ -31,8 +31,9 @@ RESULTS = 4
 
 @kernel("fused_elementwise")
 def fused_elementwise(xp, xs, *, steps, out=None):
-    if hasattr(xp, "ElementwiseKernel"):
-        return _in_one_launch(xp, tuple(steps), tuple(ArrayType(x.shape, x.dtype) for x in xs))(xs, out)
+    types = tuple(ArrayType(x.shape, x.dtype) for x in xs)
+    if hasattr(xp, "ElementwiseKernel") and _fit_one_launch(tuple(steps), types):
+        return _in_one_launch(xp, tuple(steps), types)(xs, out)
     known: dict[str | None, Any] = {f"x{i}": x for i, x in enumerate(xs)}
     for call in parse_calls(tuple(steps)):
         results = _bound_kernel(xp, call)(*_arguments(call, known))
@@ -78,8 +79,9 @@ class ArrayType(NamedTuple):
 def _offer(xp, xs, *, steps):
     """The fastest functions for these shapes, on pieces if the arrays are large."""
     if xp is not np:
-        is_gpu = hasattr(xp, "ElementwiseKernel")
-        return _in_one_launch(xp, tuple(steps), tuple(ArrayType(x.shape, x.dtype) for x in xs)) if is_gpu else None
+        known = tuple(ArrayType(x.shape, x.dtype) for x in xs)
+        fits = hasattr(xp, "ElementwiseKernel") and _fit_one_launch(tuple(steps), known)
+        return _in_one_launch(xp, tuple(steps), known) if fits else None
     calls, types = parse_calls(tuple(steps)), {f"x{i}": ArrayType(x.shape, x.dtype) for i, x in enumerate(xs)}
     whole = _whole(tuple(steps), types)
     if prod(types[_first(calls[0])].shape) < LARGE:
@@ -95,6 +97,27 @@ def _offer(xp, xs, *, steps):
         return pieces(xs, out) if all([x.flags.c_contiguous for x in xs]) else whole(xs, out)
 
     return in_pieces
+
+
+@lru_cache(maxsize=256)
+def _fit_one_launch(steps: tuple[str, ...], types: tuple[ArrayType, ...]) -> bool:
+    """Whether all results have one type and the shape that the operands broadcast to; gradients add up no rows."""
+    calls, known = parse_calls(steps), {f"x{i}": each for i, each in enumerate(types)}
+    whole = known[_first(calls[0])]
+    if any(each.dtype != whole.dtype for each in types):
+        return False
+    for call in calls:
+        others = [known[name].shape for name in call.reads if name in known and known[name].shape != whole.shape]
+        if others and (call.type.endswith("_grad") or known.get(_first(call), whole).shape != whole.shape):
+            return False
+        if any(len(other) > len(whole.shape) or not _broadcasts(other, whole.shape, call) for other in others):
+            return False
+    return True
+
+
+def _broadcasts(shape: tuple[int, ...], whole: tuple[int, ...], call: FusedCall) -> bool:
+    aligned = align_shape(whole, shape, call.attrs.get("axis", -1))
+    return len(aligned) == len(whole) and all(a in (1, b) for a, b in zip(aligned, whole, strict=True))
 
 
 @lru_cache(maxsize=256)

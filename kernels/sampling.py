@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from minigraph.kernels.cuda import gemm
 from minigraph.kernels.indexing import combine_rows
 from minigraph.kernels.registry import kernel
 from minigraph.kernels.sequence_windows import offsets_of_rows
@@ -16,7 +17,7 @@ from minigraph.kernels.upcast import narrow, widen
 def affine_grid(xp, theta, shape, *, output_shape):
     height, width = _sizes(shape, output_shape)
     grid = _base(xp, height, width, widen(theta).dtype)
-    places = xp.matmul(grid, widen(theta).swapaxes(1, 2))
+    places = gemm.matmul(xp, grid, widen(theta).swapaxes(1, 2))
     return narrow(xp, places.reshape(len(theta), height, width, 2), theta.dtype)
 
 
@@ -24,7 +25,7 @@ def affine_grid(xp, theta, shape, *, output_shape):
 def affine_grid_grad(xp, shape, d_out, *, output_shape):
     batch, height, width, _ = d_out.shape
     d = widen(d_out).reshape(batch, height * width, 2)
-    return narrow(xp, xp.matmul(d.swapaxes(1, 2), _base(xp, height, width, d.dtype)), d_out.dtype)
+    return narrow(xp, gemm.matmul(xp, d.swapaxes(1, 2), _base(xp, height, width, d.dtype)), d_out.dtype)
 
 
 def _sizes(shape, output_shape) -> list[int]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from minigraph.kernels.cuda import gemm
 from minigraph.kernels.registry import kernel
 from minigraph.kernels.sliding import channels_first, channels_restored
 from minigraph.kernels.upcast import narrow, widen
@@ -35,9 +36,13 @@ def _matrix(xp, x, dim) -> Any:
 def _singular(xp, matrix, u, v, power_iters, eps) -> tuple[Any, Any, Any]:
     """Left and right singular vectors after the power iterations, and the singular value."""
     for _ in range(power_iters):
-        v = _of_length_one(xp, matrix.T @ u, eps)
-        u = _of_length_one(xp, matrix @ v, eps)
-    return u, v, u @ (matrix @ v)
+        v = _of_length_one(xp, _times(xp, matrix.T, u), eps)
+        u = _of_length_one(xp, _times(xp, matrix, v), eps)
+    return u, v, _times(xp, u[None], _times(xp, matrix, v))[0]
+
+
+def _times(xp, matrix, vector) -> Any:
+    return gemm.dot(xp, matrix, vector[:, None])[:, 0]
 
 
 def _of_length_one(xp, x, eps) -> Any:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import math
+from typing import Any
+
+import numpy as np
 
 from minigraph.kernels.registry import kernel
 from minigraph.types import as_dtype
@@ -10,15 +13,20 @@ from minigraph.types import as_dtype
 
 @kernel("arg_max")
 def arg_max(xp, x, *, axis, keepdims, dtype):
-    return _index(xp.argmax(x, axis=axis, keepdims=keepdims or x.ndim == 1), dtype)
+    return _index(xp, xp.argmax, x, axis, keepdims, dtype)
 
 
 @kernel("arg_min")
 def arg_min(xp, x, *, axis, keepdims, dtype):
-    return _index(xp.argmin(x, axis=axis, keepdims=keepdims or x.ndim == 1), dtype)
+    return _index(xp, xp.argmin, x, axis, keepdims, dtype)
 
 
-def _index(found, dtype):
+def _index(xp, function, x, axis, keepdims, dtype) -> Any:
+    keepdims = keepdims or x.ndim == 1
+    found = function(x, axis=axis, keepdims=keepdims)
+    if xp is not np and x.dtype.kind == "f":  # CuPy finds any NaN, not the first one
+        is_nan = xp.isnan(x)
+        found = xp.where(is_nan.any(axis, keepdims=keepdims), xp.argmax(is_nan, axis=axis, keepdims=keepdims), found)
     return found.astype("int64" if dtype == -1 else as_dtype(dtype).numpy, copy=False)
 
 

@@ -43,6 +43,39 @@ def test_the_kernel_computes_what_the_single_kernels_do(case, dtype, processor):
     assert all(value is buffer for value, buffer in zip(found, buffers, strict=True))
 
 
+OTHERS = {
+    "a gradient that adds up rows": (
+        [((2,), "float32"), ((3, 2), "float32")],
+        ["y0, y1 = elementwise_mul_grad(x0, x0, x0, axis=-1)", "y2 = elementwise_max(y1, x1, axis=-1)"],
+    ),
+    "a row under a column": (
+        [((3, 1), "float32"), ((4,), "float32")],
+        ["y0 = elementwise_add(x0, x0, axis=-1)", "y1 = elementwise_mul(x0, x1, axis=-1)"],
+    ),
+    "two types": ([((3, 2), "float32"), ((3, 2), "int64")], ["y0 = relu(x0)", "y1 = elementwise_add(x1, x1, axis=-1)"]),
+    "no elements under a row": (
+        [((0, 1), "float32"), ((4,), "float32")],
+        ["y0 = elementwise_add(x0, x0, axis=-1)", "y1 = elementwise_mul(x0, x1, axis=-1)"],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", OTHERS)
+def test_groups_that_are_no_single_launch_are_computed_call_by_call(case, processor):
+    types, steps = OTHERS[case]
+    xs = [(np.arange(np.prod(shape)).reshape(shape) - 2).astype(dtype) for shape, dtype in types]
+    assert (
+        find_specializer("fused_elementwise")(processor, [fused.ArrayType(*each) for each in types], steps=steps)
+        is None
+    )
+    found = find_kernel("fused_elementwise", "cuda").function(processor, xs, steps=steps)
+    for value, other in zip(found, plain(xs, steps), strict=True):
+        assert (value is None) == (other is None)
+        if other is not None:
+            assert (value.dtype, value.shape) == (other.dtype, other.shape)
+            assert np.array_equal(value, other)
+
+
 def in_one(dtype):
     """One kernel of the formulas of all operators, the arrays it takes and what comes out."""
     body, arrays, expected = [], [], []
