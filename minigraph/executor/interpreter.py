@@ -17,7 +17,7 @@ from minigraph.lowering.lengths import carry_lengths
 from minigraph.lowering.prune import prune
 from minigraph.passes import LEGALIZE, events
 from minigraph.runtime.evaluate import evaluate
-from minigraph.runtime.scope import Scope
+from minigraph.runtime.scope import Scope, moved
 from minigraph.support.interrupts import deferred, is_interrupt
 
 __all__ = ["Interpreter", "evaluate"]
@@ -82,7 +82,8 @@ class Interpreter(Runner):
                 if holder is None or holder.value is None:
                     raise ExecutionError(f"{name} is neither fed nor computed nor in the scope")
                 # A kernel may write over its input: the scope is changed only when all has succeeded.
-                values[name] = holder.value.copy()
+                is_here = holder.place == self.place
+                values[name] = holder.value.copy() if is_here else moved(holder.value, holder.place, self.place)
             return values[name]
 
         for op in block.ops:

@@ -122,7 +122,7 @@ class CUDAPlace(Place):
         return self.xp.empty(size, np.uint8)  # CuPy's pool aligns what it gives
 
     def address(self, array: Any) -> int:
-        return int(array.data.ptr)
+        return super().address(array) if isinstance(array, np.ndarray) else int(array.data.ptr)  # lengths are NumPy's
 
     def vector(self, first: Any, size: int) -> Any:
         return self.xp.ndarray((size,), first.dtype, first.data)

@@ -9,6 +9,7 @@ from host_cuda import launches, needs_compiler
 from networks import CLIPS, CLIPS_IN_SCOPE, OPTIMIZERS, SHAPES, GradientsInScope, Network
 
 import minigraph as fluid
+from minigraph import layers
 from minigraph.runtime.place import CUDAPlace
 
 pytestmark = pytest.mark.numbers
@@ -104,3 +105,36 @@ def test_state_lies_side_by_side_in_the_memory_of_the_place(host_cuda):
     before = [a.data.ptr for a in arrays]
     network.run(executor, scope, steps=1)
     assert [scope.find_var(p.name).value.data.ptr for p, _ in network.params_grads] == before
+
+
+@pytest.mark.gpu
+def test_what_a_gpu_has_trained_is_read_on_the_processor(cuda_place):
+    with fluid.program_guard(fluid.Program(), fluid.Program()):
+        x = fluid.data("x", [None, 3])
+        loss = layers.mean(layers.fc(x, 2))
+        test = fluid.default_main_program().clone(for_test=True)
+        fluid.optimizer.Momentum(0.1, 0.9).minimize(loss)
+        scope, feed = fluid.Scope(), {"x": np.ones((4, 3), "float32")}
+        on_gpu = fluid.Executor(cuda_place)
+        on_gpu.run(fluid.default_startup_program(), scope=scope)
+        for _ in range(3):
+            on_gpu.run(feed=feed, fetch_list=[loss], scope=scope)
+            (expected,) = on_gpu.run(test, feed, [loss], scope=scope)
+            for other in (fluid.Interpreter(), fluid.Executor(), fluid.Interpreter(cuda_place)):
+                np.testing.assert_allclose(other.run(test, feed, [loss], scope=scope)[0], expected, rtol=1e-5)
+
+
+@pytest.mark.gpu
+def test_runs_of_sequences_are_checked_on_a_gpu(cuda_place):
+    with fluid.program_guard(fluid.Program(), fluid.Program()):
+        words = fluid.data("words", [None, 2], lod_level=1)
+        words.stop_gradient = False
+        loss = layers.mean(layers.sequence_pool(layers.sequence_softmax(layers.reduce_sum(words, 1)), "max"))
+        (grad,) = fluid.gradients([loss], [words])
+        feed = {"words": fluid.create_lod_tensor(np.ones((5, 2), "float32"), [[2, 3]], fluid.CPUPlace())}
+        found, expected = (
+            each.run(feed=feed, fetch_list=[loss, grad], return_numpy=False)
+            for each in (fluid.Executor(cuda_place, check=True), fluid.Interpreter())
+        )
+    for one, other in zip(found, expected, strict=True):
+        np.testing.assert_allclose(np.array(one), np.array(other), rtol=1e-5)
