@@ -16,7 +16,14 @@ from minigraph.executor import nonfinite_check, profiler
 from minigraph.executor.call_cache import CallCache, names_in
 from minigraph.executor.compiled_program import CompiledProgram
 from minigraph.executor.feeds import prepare_feed, types_of, without_gaps
-from minigraph.executor.fetches import fetch_names, refuse_lengths, results_of, unshared_results, with_lengths
+from minigraph.executor.fetches import (
+    fetch_names,
+    keep_lengths,
+    refuse_lengths,
+    results_of,
+    unshared_results,
+    with_lengths,
+)
 from minigraph.executor.plan import Plan, lower
 from minigraph.executor.runner import Runner, check_program
 from minigraph.ir import Program
@@ -281,6 +288,8 @@ class Executor(Runner):
             with deferred():  # a launch is short, and nothing undoes it
                 values = self._run_graph(plan, fed or feeds, feeds, state, scope)
                 if values is not None:
+                    values, lengths = _apart(plan, values)
+                    keep_lengths(scope, plan.kept_levels, lengths)
                     if then is not None:
                         then()
                     return values
@@ -297,16 +306,17 @@ class Executor(Runner):
                 binding = plan.binding
                 given = {n: binding.copy(scope, n, value) if copy else value for n, value, copy in copied}
             plan.compiled.hand_out(results, given)
+            results, lengths = _apart(plan, results)
             # Nothing but state in place has changed until here, and `saved` or `hold` protects that.
             if plan.compiled.ticks is not None:
                 hold()
                 profiler.note(program, plan.steps.steps, plan.compiled.ticks, self.place)
             is_done = True  # before the commit, so that an interrupt in the middle of it has it made again
-            self._commit(plan, scope, given, then)
+            self._commit(plan, scope, given, lengths, then)
         except BaseException:
             with deferred():
                 if is_done:  # a second commit stores the same arrays
-                    self._commit(plan, scope, given, then)
+                    self._commit(plan, scope, given, lengths, then)
                 else:
                     put_back(saved)
                     self._draw_again(drawn)
@@ -316,10 +326,14 @@ class Executor(Runner):
                 release()
         return results
 
-    def _commit(self, plan: Plan, scope: Scope, given: dict[str, Any], then: Callable[[], None] | None) -> None:
+    def _commit(
+        self, plan: Plan, scope: Scope, given: dict[str, Any], lengths: list[Any], then: Callable[[], None] | None
+    ) -> None:
         """Store the results of a run."""
         if given:
             plan.binding.store(scope, given)
+        if lengths:
+            keep_lengths(scope, plan.kept_levels, lengths)
         scope.note_written(plan.written_over)
         if then is not None:
             then()
@@ -410,3 +424,9 @@ class Executor(Runner):
         self._calls.clear()
         self._others.clear()
         super().close()
+
+
+def _apart(plan: Plan, values: list[Any]) -> tuple[list[Any], list[Any]]:
+    """The fetched values, and the lengths of persistable variables behind them."""
+    count = plan.kept_count
+    return (values[:-count], values[-count:]) if count else (values, [])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import islice
 from operator import attrgetter
 from typing import Any, NamedTuple
@@ -11,6 +11,7 @@ import numpy as np
 
 from minigraph.errors import ExecutionError, NotFoundError, ProgramError, WrongTypeError, caller_site, suggest
 from minigraph.ir import Program, Variable
+from minigraph.runtime.lod import Levels
 from minigraph.runtime.one_element import for_user
 from minigraph.runtime.place import Place
 from minigraph.runtime.scope import LoDTensor, Scope, ScopeVariable, SelectedRows, global_scope, is_rows
@@ -115,6 +116,17 @@ def with_lengths(values: list[Any], counts: Sequence[int]) -> list[Any]:
     return [WithLengths(value, list(islice(offsets, count))) if count else value for value, count in pairs]
 
 
+def keep_lengths(scope: Scope, counts: Iterable[tuple[str, int]], levels: Iterable[Any]) -> None:
+    """Note the lengths of persistable variables that a run has written, of which each has so many `levels`."""
+    offsets = iter(levels)
+    for name, count in counts:
+        scope.var(name).lod = _as_lod(islice(offsets, count))
+
+
+def _as_lod(levels: Iterable[Any]) -> Levels:
+    return tuple(tuple(level.tolist()) for level in levels)
+
+
 def refuse_lengths(names: Sequence[str], levels: Sequence[Any]) -> None:
     """Raise if a fetched value would have lengths, which an array cannot hold."""
     found = [name for name, has_lengths in zip(names, levels, strict=False) if has_lengths]
@@ -178,5 +190,5 @@ def _with_levels(fetched: WithLengths, place: Place, return_numpy: bool, name: s
         lengths = [WithLengths(each, [level[i] for level in levels]) for i, each in enumerate(value)]
         return _result(lengths, place, return_numpy, name)
     tensor = ScopeVariable(name, value, place)
-    tensor.lod = tuple(tuple(level.tolist()) for level in levels)
+    tensor.lod = _as_lod(levels)
     return LoDTensor(tensor)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import chain
 from typing import Any
 
 import numpy as np
 
 from minigraph.errors import ExecutionError
-from minigraph.executor.fetches import refuse_lengths, with_lengths
+from minigraph.executor.fetches import keep_lengths, refuse_lengths, with_lengths
 from minigraph.executor.runner import Runner
 from minigraph.ir import Operator, Program
 from minigraph.ir.effects import unchanged_names
@@ -41,13 +42,15 @@ class Interpreter(Runner):
     ) -> list[Any]:
         drawn = self._draws_so_far()
         try:
-            results, kept = self._evaluate(program, feeds, names, scope, as_arrays)
+            results, kept, lengths = self._evaluate(program, feeds, names, scope, as_arrays)
         except BaseException:
             self._draw_again(drawn)
             raise
         with deferred():
             for name, value in kept.items():
                 scope.var(name).replace(value, self.place, keep_old=False)
+            for name, levels in lengths.items():
+                keep_lengths(scope, [(name, len(levels))], levels)
             if then is not None:
                 then()
         return results
@@ -62,14 +65,14 @@ class Interpreter(Runner):
 
     def _evaluate(
         self, program: Program, feeds: dict[str, Any], names: tuple[str, ...], scope: Scope, as_arrays: bool
-    ) -> tuple[list[Any], dict[str, Any]]:
-        """Return the fetches and the new values of persistable variables."""
+    ) -> tuple[list[Any], dict[str, Any], dict[str, list[Any]]]:
+        """Return the fetches, the new values of persistable variables, and the lengths of those that have some."""
         events.runs(program, feeds, scope)
         private = prune(program, list(feeds), names)
         levels = carry_lengths(private, feeds, names)
         if as_arrays:
-            refuse_lengths(names, levels)
-        every = (*names, *[level for found in levels for level in found])
+            refuse_lengths(names, levels.fetched)
+        every = (*names, *chain(*levels.fetched))
         with events.unobserved():  # what a program means is no step of its rewriting
             self._legalize(private)
         block = private.global_block()
@@ -98,4 +101,8 @@ class Interpreter(Runner):
         # Copies, because kernels may return views.
         results = [None if (value := read(name)) is None else value.copy() for name in every]
         kept = [name for name, var in block.vars.items() if name in written and var.persistable]
-        return with_lengths(results, list(map(len, levels))), {name: values[name].copy() for name in kept}
+        return (
+            with_lengths(results, list(map(len, levels.fetched))),
+            {name: values[name].copy() for name in kept},
+            {name: list(map(read, found)) for name, found in levels.kept.items()},
+        )

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import chain
 
 from minigraph.executor import profiler
 from minigraph.executor.state_binding import Binding
@@ -14,7 +13,7 @@ from minigraph.ir.verifier import verify_rewritten
 from minigraph.lowering.buffer_pool import BufferPool
 from minigraph.lowering.codegen import Compiled, generate
 from minigraph.lowering.flat_buffers import flat_buffers_like, form_flat_buffers
-from minigraph.lowering.lengths import Names, carry_lengths, has_lengths
+from minigraph.lowering.lengths import CarriedLevels, carry_lengths, has_lengths
 from minigraph.lowering.memory_plan import BufferPlan, plan_buffers
 from minigraph.lowering.output_buffers import plan_outputs
 from minigraph.lowering.prune import prune
@@ -84,12 +83,19 @@ class Plan:
     """Whether a run draws random numbers from the executor's generator."""
     levels: tuple[int, ...]
     """Number of levels of each fetch, whose lengths are fetched after all others; empty if none has any."""
+    kept_levels: tuple[tuple[str, int], ...]
+    """Persistable variables that get lengths, and their number of levels, which are fetched last."""
 
     @cached_property
     def numbers(self) -> Sequence[int]:
         """Positions of the fetches that may have one element."""
-        fetches = enumerate(self.steps.fetches)
+        fetches = enumerate(self.steps.fetches[: len(self.steps.fetches) - self.kept_count])
         return [i for i, value in fetches if not value.has_known_size or product(value.tensor_type.shape) == 1]
+
+    @cached_property
+    def kept_count(self) -> int:
+        """Number of fetches, the last ones, that are lengths of persistable variables."""
+        return sum(count for _, count in self.kept_levels)
 
     @property
     def program(self) -> Program:
@@ -132,7 +138,7 @@ def lower(
         If the program cannot run with these feeds and fetches; the errors of the stages say why.
     """
     is_watched = watch is not None or passes.hook is not None or bool(events.observers)
-    levels: Sequence[Names] = ()
+    levels = CarriedLevels()
     if is_watched or not all(map(is_own, passes)) or has_lengths(program, feed_types):
         private, levels = _rewritten_for(program, feed_types, fetch_names, passes, not is_watched, watch)
         source = Source(None, (), private)
@@ -143,7 +149,7 @@ def lower(
     before = earlier = None
     if like is None or resized is None:
         source = replace(source, own=source.program)
-        steps = to_steps(source.program, list(feed_types), [*fetch_names, *chain(*levels)], place.kind)
+        steps = to_steps(source.program, list(feed_types), [*fetch_names, *levels.names], place.kind)
         flat = form_flat_buffers(steps)
     else:
         steps, flat = resized.steps, flat_buffers_like(like.buffers.flat, resized)
@@ -156,9 +162,10 @@ def lower(
     compiled = generate(steps, buffers, place, profiler.is_active(place), jit, blocks, kind, earlier)
     written_over = tuple(name for name in steps.new_state if name not in steps.replaced_state)
     binding = Binding(steps, flat, compiled.state, buffers.outputs.to_scope, place)
-    counts = tuple(map(len, levels)) if any(levels) else ()
+    counts = tuple(map(len, levels.fetched)) if any(levels.fetched) else ()
+    kept = tuple((name, len(names)) for name, names in levels.kept.items())
     return Plan(
-        source, steps, buffers, compiled, binding, *_copies(steps, buffers), written_over, _draws(steps), counts
+        source, steps, buffers, compiled, binding, *_copies(steps, buffers), written_over, _draws(steps), counts, kept
     )
 
 
@@ -196,8 +203,8 @@ def _rewritten_for(
     passes: Pipeline,
     fuse_norms: bool,
     watch: Watch | None = None,
-) -> tuple[Program, Sequence[Names]]:
-    """Rewrite a copy of `program` for this feed alone, in view of whoever watches; with the levels of each fetch."""
+) -> tuple[Program, CarriedLevels]:
+    """Rewrite a copy of `program` for this feed alone, in view of whoever watches; with the lengths that it makes."""
     private = events.copied(program, prune(program, list(feed_types), fetch_names, fuse_norms), "prune")
     if watch is not None:
         watch("prune", private)

@@ -11,7 +11,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from itertools import chain
-from typing import Any, TypeAlias
+from types import MappingProxyType
+from typing import Any, NamedTuple, TypeAlias
 
 from minigraph.errors import ExecutionError, MinigraphError
 from minigraph.ir import Block, Operator, Program
@@ -55,8 +56,22 @@ def has_lengths(program: Program, feed_names: Collection[str]) -> bool:
     return any(definition_of(type).handles_lengths for block in program.blocks for type in block.ops.by_type)
 
 
-def carry_lengths(program: Program, feed_names: Collection[str], fetch_names: Sequence[str]) -> list[Names]:
-    """Add to a pruned private program what carries lengths; return the levels of each fetch.
+class CarriedLevels(NamedTuple):
+    """Variables that hold the lengths of what a run gives away, all of which are roots of its program."""
+
+    fetched: Sequence[Names] = ()
+    """Those of each fetch; empty if nothing has lengths."""
+    kept: Mapping[str, Names] = MappingProxyType({})
+    """Those of the persistable variables that a run writes or is fed."""
+
+    @property
+    def names(self) -> list[str]:
+        """All of them, those of the fetches first."""
+        return [*chain(*self.fetched), *chain(*self.kept.values())]
+
+
+def carry_lengths(program: Program, feed_names: Collection[str], fetch_names: Sequence[str]) -> CarriedLevels:
+    """Add to a pruned private program what carries lengths, and tell where they are in the end.
 
     Raises
     ------
@@ -64,16 +79,24 @@ def carry_lengths(program: Program, feed_names: Collection[str], fetch_names: Se
         If an operator looks at lengths that nothing has.
     """
     if not has_lengths(program, feed_names):
-        return []
+        return CarriedLevels()
     fed = fed_levels(feed_names)
     block = program.global_block()
     for names in fed.values():
         for name in names:
             block.create_var(name, shape=[-1], dtype="int64", is_data=True, stop_gradient=True)
-    levels = _Carrier(block, dict(fed)).carry()
-    fetched = [levels.get(name, ()) for name in fetch_names]
-    program.roots = (*fetch_names, *chain(*fetched))
-    return fetched
+    carrier = _Carrier(block, dict(fed))
+    levels = carrier.carry()
+    stored = carrier.written.union(fed)
+    kept = sorted(name for name in stored if levels.get(name) and _outlives_runs(block, name))
+    found = CarriedLevels([levels.get(name, ()) for name in fetch_names], {name: levels[name] for name in kept})
+    program.roots = (*fetch_names, *found.names)
+    return found
+
+
+def _outlives_runs(block: Block, name: str) -> bool:
+    var = block.find_var(name)
+    return var is not None and var.persistable and var.kind is VarKind.LOD_TENSOR
 
 
 class _Carrier:
