@@ -22,6 +22,7 @@ from minigraph.comparison.results import (
     operator_count,
 )
 from minigraph.comparison.statistics import QUANTITIES, Estimate, GradientStatistics
+from minigraph.comparison.wording import ALL_TOGETHER
 from minigraph.version import __version__
 
 GRADIENT_FORMAT: Final = "minigraph-comparison"
@@ -193,12 +194,20 @@ def _in_json(value: Any) -> Any:
 
 
 def gradient_rows(report: GradientResults) -> Iterator[Sequence[Any]]:
-    """A heading, then one row per strategy, parameter (last ``all together``) and batch, counted from 1."""
-    yield ["strategy", "parameter", "batch", "loss", *QUANTITIES, "clipped"]
+    """A heading, then one row per strategy, parameter (last ``all together``) and batch, counted from 1.
+
+    With several ranks a column says which of them a row is of: ``all``, or the number of one, whose gradients alone are
+    clipped all together. The loss is that of all ranks, and is left out in rows of one.
+    """
+    ranks = ["all", *range(len(report.ranks))] if report.ranks else []
+    yield ["strategy", "parameter", *["rank"][: len(ranks)], "batch", "loss", *QUANTITIES, "clipped"]
     for result in report.strategies.values():
         for parameter, statistics in result.statistics.items():
             for batch, (loss, values) in enumerate(zip(report.loss, _rows(statistics), strict=True), start=1):
-                yield [result.name, parameter, batch, float(loss), *values]
+                yield [result.name, parameter, *ranks[:1], batch, float(loss), *values]
+        for rank, alone in enumerate(report.ranks):
+            for batch, values in enumerate(_rows(alone[result.name]), start=1):
+                yield [result.name, ALL_TOGETHER, rank, batch, "", *values]
 
 
 def training_rows(report: TrainingResults) -> Iterator[Sequence[Any]]:

@@ -65,6 +65,22 @@ def test_of_one_rank_nothing_is_shown():
     assert report.ranks == () and "rank" not in str(report)
 
 
+def test_rows_say_which_rank_they_are_of():
+    main, startup, loss = network()
+    report = fluid.compare_gradients(main, loss, CLIPS, BATCHES, startup=startup, ranks=2)
+    heading, *rows = report.rows()
+    assert heading[:4] == ["strategy", "parameter", "rank", "batch"]
+    for rank, alone in enumerate(report.ranks):
+        for name in report.strategies:
+            found = [row for row in rows if (row[0], row[2]) == (name, rank)]
+            assert [row[3] for row in found] == [*range(1, len(BATCHES) + 1)]
+            assert [row[heading.index("norm_after")] for row in found] == alone[name].norm_after.tolist()
+            assert {(row[1], row[heading.index("loss")]) for row in found} == {("all together", "")}
+    assert {len(row) for row in rows} == {len(heading)}
+    alone = fluid.compare_gradients(main, loss, CLIPS, BATCHES, startup=startup)
+    assert [row[:2] + row[3:] for row in rows if row[2] == "all"] == [list(row) for row in list(alone.rows())[1:]]
+
+
 def test_batches_that_ranks_cannot_share_and_numbers_that_are_none_are_refused():
     main, startup, loss = network()
     with pytest.raises(DataError, match="3 ranks cannot share a batch evenly"):
