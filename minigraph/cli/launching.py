@@ -16,6 +16,7 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--threads", type=int, metavar="T", help="BLAS threads of each rank (default: the ranks share the cores)"
     )
+    parser.add_argument("-m", "--module", action="store_true", help="SCRIPT is a module, as for python -m")
     parser.add_argument("script", metavar="SCRIPT", help="the Python file")
     parser.add_argument("arguments", nargs=argparse.REMAINDER, metavar="...", help="arguments of the script")
 
@@ -35,7 +36,7 @@ def _launch(options: argparse.Namespace) -> int:
         options.parser.error(f"argument -n/--ranks: must be at least 1, got {options.ranks}")
     if options.threads is not None and options.threads < 1:
         options.parser.error(f"argument --threads: must be at least 1, got {options.threads}")
-    return launch(options.script, options.arguments, options.ranks, options.timeout, options.threads)
+    return launch(options.script, options.arguments, options.ranks, options.timeout, options.threads, options.module)
 
 
 COMMANDS: Commands = {"launch": Command(_launch, _add_options)}

@@ -6,11 +6,14 @@ import importlib.util
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +22,14 @@ from minigraph.parallel.machine import SHARED
 from minigraph.parallel.rank import FOLDER, TIMEOUT
 
 
-def launch(script: str, arguments: Sequence[str], ranks: int, timeout: float, threads: int | None = None) -> int:
+def launch(
+    script: str, arguments: Sequence[str], ranks: int, timeout: float, threads: int | None = None,
+    is_module: bool = False,
+) -> int:  # fmt: skip
     """Run a script on `ranks` processes; return the exit status, 0 if every rank has ended well.
 
-    `threads` is the number of BLAS threads of each rank; by default the ranks share the cores.
+    `threads` is the number of BLAS threads of each rank; by default the ranks share the cores. With `is_module` the
+    script is named as a module, as in ``python -m``.
 
     Raises
     ------
@@ -31,11 +38,12 @@ def launch(script: str, arguments: Sequence[str], ranks: int, timeout: float, th
     MissingExtraError
         If there is no MPI.
     """
-    if not Path(script).is_file():
+    if not is_module and not Path(script).is_file():
         raise MissingFileError(f"there is no file {script}")
-    command = [_find_mpiexec(), "-n", str(ranks), sys.executable, "-m", "minigraph.parallel.rank", script, *arguments]
+    command = [_find_mpiexec(), "-n", str(ranks), sys.executable, "-m", "minigraph.parallel.rank"]
+    command += [*["-m"] * is_module, script, *arguments]
     # A rank that is being ended may still write to it.
-    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder, _signals_as_errors():
         process = subprocess.Popen(
             command,
             env=_environment(ranks, folder, timeout, threads),
@@ -43,18 +51,52 @@ def launch(script: str, arguments: Sequence[str], ranks: int, timeout: float, th
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
         )
-        try:
-            with ThreadPoolExecutor(2) as readers:
+        with ThreadPoolExecutor(2) as readers:
+            try:
                 died = list(readers.map(_show, [process.stdout, process.stderr], [sys.stdout, sys.stderr]))
-        except BaseException:  # such as Ctrl-C
-            process.terminate()
-            raise
+            except BaseException:  # such as Ctrl-C; the readers end when no rank is left
+                _end(process, [_doing(Path(folder), rank) for rank in range(ranks)])
+                raise
         # A rank that calls os._exit(0) ends the others, and MPICH takes that for a good end.
         is_good = process.wait() == 0 and all((Path(folder) / f"rank-{rank}.end").exists() for rank in range(ranks))
         if not is_good:
             print(_story(Path(folder), ranks, died[0] or died[1]), file=sys.stderr)
     return int(not is_good)
 
+
+@contextmanager
+def _signals_as_errors() -> Iterator[None]:
+    """Let signals that end this process raise `SystemExit`, so that it ends the ranks before."""
+
+    def end(number: int, frame: Any) -> None:
+        raise SystemExit(128 + number)
+
+    is_main = threading.current_thread() is threading.main_thread()
+    names = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if is_main and hasattr(signal, name)]
+    before = {number: signal.signal(number, end) for number in names}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _end(process: subprocess.Popen[str], doing: Sequence[str]) -> None:
+    """End all ranks, whose notes are `doing`; also those that ignore a polite signal."""
+    process.terminate()
+    try:
+        process.wait(_SECONDS_TO_END)
+    except subprocess.TimeoutExpired:
+        process.kill()
+    for note in doing:
+        found = re.match(r"process (\d+),", note)
+        with suppress(OSError):  # it has ended, or runs on another machine
+            if found and b"minigraph.parallel.rank" in Path(f"/proc/{found[1]}/cmdline").read_bytes():
+                os.kill(int(found[1]), signal.SIGKILL)
+
+
+_SECONDS_TO_END = 3.0
+"""Maximum seconds that MPI has to end the ranks."""
 
 _THREADS = ("OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS")
 
@@ -113,6 +155,8 @@ def _story(folder: Path, ranks: int, died: int | None) -> str:
     if failed:
         (_, text), rank = failed[0]
         lines = [f"rank {rank} failed first:", text.rstrip()]
+        if "relative import with no known parent package" in text:
+            lines.append("Start a module of a package as python -m does: minigraph launch -n N -m PACKAGE.MODULE.")
     elif died is None:
         lines = ["a rank ended before the end of its script without an error, as by os._exit or a signal"]
     else:

@@ -1,4 +1,4 @@
-"""``python -m minigraph.parallel.rank SCRIPT``: run a script as one of the ranks that `launch` has started."""
+"""``python -m minigraph.parallel.rank SCRIPT``, or ``-m MODULE``: run a script as one of the ranks of `launch`."""
 
 from __future__ import annotations
 
@@ -64,10 +64,11 @@ def main(arguments: list[str]) -> None:
     if rank == 0 and len(set(machines)) > 1:
         shown = [f"  rank {number}: {each}" for number, each in enumerate(machines)]
         print("ranks are not alike, so that results of exact programs may differ:", *shown, sep="\n", file=sys.stderr)
-    sys.argv = arguments
-    sys.path.insert(0, str(Path(arguments[0]).resolve().parent))
+    is_module = arguments[0] == "-m"
+    sys.argv = arguments[is_module:]
+    sys.path.insert(0, os.getcwd() if is_module else str(Path(sys.argv[0]).resolve().parent))
     try:
-        _run(arguments[0])
+        _run(sys.argv[0], is_module)
         communicator.end()
         (folder / f"rank-{rank}.end").touch()
     except BaseException as error:
@@ -90,10 +91,13 @@ def _close_input() -> None:
         os.dup2(nothing.fileno(), 0)
 
 
-def _run(script: str) -> None:
+def _run(script: str, is_module: bool) -> None:
     """Run the script; `sys.exit()` without an error is an end like any other."""
     try:
-        runpy.run_path(script, run_name="__main__")
+        if is_module:
+            runpy.run_module(script, run_name="__main__", alter_sys=True)
+        else:
+            runpy.run_path(script, run_name="__main__")
     except SystemExit as end:
         if end.code not in (0, None):
             raise
@@ -106,8 +110,8 @@ def _of_script(error: BaseException) -> types.TracebackType | None:
         found.tb_frame.f_code.co_filename == __file__ or "runpy" in found.tb_frame.f_code.co_filename
     ):
         found = found.tb_next
-    # A script that is no Python has no part of its own.
-    return found if found is not None or isinstance(error, SyntaxError) else error.__traceback__
+    # A script that is no Python, and a module that is missing, have no part of their own.
+    return found if found is not None or isinstance(error, SyntaxError | ImportError) else error.__traceback__
 
 
 def _set_environment(rank: int, size: int, gpu: int) -> None:

@@ -4,6 +4,7 @@ import ast
 import importlib.util
 import os
 import re
+import signal
 import subprocess
 import sys
 import time
@@ -131,6 +132,60 @@ def test_a_script_that_is_no_python_is_shown_without_the_launcher(tmp_path):
     status, _, error, _ = launched(2, path)
     assert status == 1
     assert re.search(r"rank . failed first:\n  File .*broken.py., line 1\n", error), error
+
+
+@needs_mpi
+@pytest.mark.slow
+def test_a_module_is_started_as_python_does(tmp_path, monkeypatch):
+    package = tmp_path / "package"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    (package / "beside.py").write_text("WORD = 'here'")
+    (package / "train.py").write_text("import sys\nfrom .beside import WORD\nprint(__name__, WORD, sys.argv[1:])")
+    monkeypatch.chdir(tmp_path)
+    status, out, error, _ = launched(2, "package.train", "x", options=["-m"])
+    assert (status, sorted(out.splitlines())) == (0, [f"[{rank}] __main__ here ['x']" for rank in range(2)]), error
+    status, _, error, _ = launched(2, package / "train.py")
+    assert (status, "launch -n N -m PACKAGE.MODULE" in error) == (1, True)
+    status, _, error, _ = launched(2, "package.nothing", options=["-m"])
+    assert status == 1
+    assert re.search(r"rank . failed first:\nImportError: No module named package.nothing\n", error), error
+
+
+WAITING = """
+import os, pathlib, signal, sys, time
+for number in (signal.SIGTERM, signal.SIGINT) if "stubborn" in sys.argv else ():
+    signal.signal(number, signal.SIG_IGN)
+(pathlib.Path(sys.argv[1]) / str(os.getpid())).touch()
+time.sleep(120)
+"""
+
+
+@needs_mpi
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="looks for processes in /proc")
+@pytest.mark.parametrize("options", [(), ("stubborn",)])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_no_rank_is_left_behind_when_the_launcher_is_ended(number, options, tmp_path):
+    (tmp_path / "script.py").write_text(WAITING)
+    (tmp_path / "started").mkdir()
+    command = [sys.executable, "-m", "minigraph", "launch", "-n", "2", "script.py", "started", *options]
+    environment = {**os.environ, "PYTHONPATH": str(HERE.parents[1])}
+    # A test runner in the background may ignore Ctrl-C, and what it starts does then, too.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        launcher = subprocess.Popen(command, cwd=tmp_path, env=environment, stderr=subprocess.PIPE, text=True)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    end = time.monotonic() + 60
+    while len(ranks := list((tmp_path / "started").iterdir())) < 2 and time.monotonic() < end:
+        time.sleep(0.05)
+    launcher.send_signal(number)
+    launcher.communicate(timeout=30)
+    assert launcher.returncode not in (0, None)
+    while (left := [each.name for each in ranks if Path("/proc", each.name).exists()]) and time.monotonic() < end:
+        time.sleep(0.05)
+    assert (len(ranks), left) == (2, [])
 
 
 @needs_mpi
