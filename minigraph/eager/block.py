@@ -190,7 +190,7 @@ class EagerBlock(Block):
                 if value is None:
                     raise _Unusual
                 key.append(tensor.tensor_type)
-                read.append((tensor, value, tensor._origin))
+                read.append((tensor, value, None if tensor.stop_gradient else tensor._origin))
         for slot, given in outputs.items():
             key.append(slot)
             for tensor in given if given.__class__ in _LISTS else (given,):

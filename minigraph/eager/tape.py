@@ -148,8 +148,11 @@ def _by_position(slots: dict[str, tuple[str, ...]], letter: str) -> dict[str, tu
 
 
 def as_read(tensor: Any) -> tuple[Any, Any, Any]:
-    """A tensor as a step reads it: with its value and its origin."""
-    return tensor, tensor._held(), tensor._origin
+    """A tensor as a step reads it: with its value and its origin.
+
+    A tensor whose ``stop_gradient`` is set at that time has none: no gradient flows back to what made it.
+    """
+    return tensor, tensor._held(), None if tensor.stop_gradient else tensor._origin
 
 
 class TapeStep:

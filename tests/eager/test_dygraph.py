@@ -679,3 +679,29 @@ def test_a_tensor_and_a_variable_are_converted_by_the_name_of_the_argument():
         assert source(1.0, 2.0).astype(dtype="float64").numpy().dtype == "float64"
     with fluid.program_guard(fluid.Program()):
         assert str(fluid.data("x", [2]).astype(dtype="int64").dtype) == "int64"
+
+
+def test_a_computed_tensor_that_is_told_to_stop_the_gradient_stops_it():
+    """Numbers are those of Paddle 1.8.5: the flag counts when the tensor is read."""
+    with guard():
+        x, w = source(1.0, 2.0), source(1.0, 2.0)
+        product = x * w
+        product.stop_gradient = True
+        layers.reduce_sum(x * product).backward()
+        assert x.gradient().tolist() == [1, 4]
+        assert w.gradient() is product.gradient() is None
+        product.stop_gradient = False
+        layers.reduce_sum(x * product).backward()
+        assert x.gradient().tolist() == [2, 8]
+        assert w.gradient().tolist() == [1, 4]
+
+
+def test_a_branch_that_is_stopped_is_not_trained():
+    with guard():
+        trained, kept = Linear(2, 2), Linear(2, 2)
+        x = to_variable(np.ones((3, 2), "float32"))
+        first, second = trained(x), kept(x)
+        second.stop_gradient = True
+        layers.reduce_mean(first + second).backward()
+        assert all(param.gradient() is not None for param in trained.parameters())
+        assert all(param.gradient() is None for param in kept.parameters())
