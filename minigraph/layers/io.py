@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from minigraph.errors import ProgramError, WrongTypeError
+from minigraph.errors import ProgramError, WrongTypeError, warn
 from minigraph.ir import Variable
 from minigraph.ir.default_programs import default_main_program
 from minigraph.layer_helper import layer
@@ -22,7 +22,7 @@ __all__ = ["create_py_reader_by_data", "data", "double_buffer", "fluid_data", "p
 def data(
     name: str,
     shape: Sequence[int | None],
-    append_batch_size: bool = True,
+    append_batch_size: bool | str = True,
     dtype: Any = "float32",
     lod_level: int = 0,
     type: Any = None,
@@ -32,7 +32,14 @@ def data(
 
     The batch dimension is not added when `append_batch_size` is False or `shape` holds a -1 or None already.
     What is fed may have another dtype if the conversion changes no value.
+
+    As in fluid, a dtype that is given as the third argument is taken for True; a warning says so.
     """
+    if isinstance(append_batch_size, str):
+        warn(
+            f"data: the third argument, {append_batch_size!r}, is append_batch_size; {name} has the dtype {dtype}. "
+            f"Write dtype={append_batch_size!r}"
+        )
     dims = _dims(shape)
     # In fluid a shape with an unknown size has its batch dimension already.
     if append_batch_size and -1 not in dims:

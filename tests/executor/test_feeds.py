@@ -273,3 +273,9 @@ def test_an_error_of_feeding_points_at_the_run(program):
     with pytest.raises(FeedError, match=r"test_feeds\.py:\d+, in: fluid\.Executor\(\)\.run\(program, feed=feed\)"):
         feed = {"strict": np.ones((1, 3), "float32")}
         fluid.Executor().run(program, feed=feed)
+
+
+def test_a_dtype_given_as_the_third_argument_is_taken_as_in_fluid():
+    with fluid.program_guard(fluid.Program()), pytest.warns(UserWarning, match="third argument, 'int64', is append"):
+        x = layers.data("x", [3], "int64")
+    assert (x.shape, str(x.dtype)) == ((-1, 3), "float32")
