@@ -34,7 +34,7 @@ class AdagradOptimizer(Optimizer):
     12, 2011.
     """
 
-    _op_type = "adagrad"
+    type = "adagrad"
     _state: ClassVar = {"Moment": "moment"}
 
     def __init__(
@@ -75,7 +75,7 @@ class DecayedAdagradOptimizer(Optimizer):
     epsilon : float
     """
 
-    _op_type = "decayed_adagrad"
+    type = "decayed_adagrad"
     _state: ClassVar = {"Moment": "moment"}
 
     def __init__(
@@ -124,7 +124,7 @@ class AdadeltaOptimizer(Optimizer):
     M. D. Zeiler, ADADELTA: an adaptive learning rate method, arXiv:1212.5701, 2012.
     """
 
-    _op_type = "adadelta"
+    type = "adadelta"
     _has_rate = False
     _state: ClassVar = {"AvgSquaredGrad": "_avg_squared_grad", "AvgSquaredUpdate": "_avg_squared_update"}
 
@@ -172,7 +172,7 @@ class RMSPropOptimizer(Optimizer):
     recurrent neural networks, arXiv:1308.0850, 2013.
     """
 
-    _op_type = "rmsprop"
+    type = "rmsprop"
     _state: ClassVar = {"Moment": "momentum", "MeanSquare": "mean_square", "MeanGrad": "mean_grad"}
 
     def __init__(
@@ -236,7 +236,7 @@ class FtrlOptimizer(Optimizer):
     H. B. McMahan et al., Ad click prediction: a view from the trenches, KDD 2013.
     """
 
-    _op_type = "ftrl"
+    type = "ftrl"
     _state: ClassVar = {"SquaredAccumulator": "squared", "LinearAccumulator": "linear"}
 
     def __init__(

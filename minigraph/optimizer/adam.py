@@ -41,7 +41,7 @@ class AdamOptimizer(Optimizer):
     D. P. Kingma and J. Ba, Adam: a method for stochastic optimization, ICLR 2015.
     """
 
-    _op_type = "adam"
+    type = "adam"
     _state: ClassVar = {
         "Moment1": "moment1",
         "Moment2": "moment2",
@@ -114,7 +114,7 @@ class AdamW(AdamOptimizer):
     >>> updates = AdamW(1e-3, weight_decay=0.1, apply_decay_param_fun=lambda name: ".w_" in name)
     """
 
-    _op_type = "adamw"
+    type = "adamw"
 
     def __init__(
         self,
@@ -172,7 +172,7 @@ class LambOptimizer(AdamOptimizer):
     Y. You et al., Large batch optimization for deep learning: training BERT in 76 minutes, ICLR 2020.
     """
 
-    _op_type = "lamb"
+    type = "lamb"
     _state: ClassVar = {"Moment1": "moment1", "Moment2": "moment2"}
     _read_state: ClassVar = {"Beta1Pow": "beta1_pow_acc", "Beta2Pow": "beta2_pow_acc"}
 
@@ -225,7 +225,7 @@ class AdamaxOptimizer(Optimizer):
     D. P. Kingma and J. Ba, Adam: a method for stochastic optimization, ICLR 2015, section 7.1.
     """
 
-    _op_type = "adamax"
+    type = "adamax"
     _state: ClassVar = {"Moment": "moment", "InfNorm": "inf_norm"}
     _read_state: ClassVar = {"Beta1Pow": "beta1_pow_acc"}
 

@@ -224,7 +224,7 @@ class Optimizer(OptimizerState):
 
     # Subclasses define the operator and its state, or else the methods that have fluid's names
 
-    _op_type = ""
+    type = ""
     """Type of the operator that updates a parameter."""
 
     _state: ClassVar[Mapping[str, str]] = {}
@@ -243,7 +243,7 @@ class Optimizer(OptimizerState):
 
     def _append_update(self, block: Block, param: Parameter, grad: Variable) -> Operator:
         """Append the update of `param`."""
-        if not self._op_type:
+        if not self.type:
             raise TypeError(f"{type(self).__name__} does not define its update, _append_optimize_op")
         state = {slot: self._get_accumulator(kind, param) for slot, kind in self._state.items()}
         inputs = {"Param": param, "Grad": grad, **state, **self._inputs_besides()}
@@ -252,7 +252,7 @@ class Optimizer(OptimizerState):
             inputs["LearningRate"] = self._rate_for(param)
         # Fluid's ftrl reads SquaredAccumulator and writes SquaredAccumOut.
         outputs = {f"{slot.replace('Accumulator', 'Accum')}Out": var for slot, var in state.items()}
-        return block.append_op(self._op_type, inputs, {"ParamOut": param, **outputs}, self._attrs_for(param))
+        return block.append_op(self.type, inputs, {"ParamOut": param, **outputs}, self._attrs_for(param))
 
     def _inputs_besides(self) -> dict[str, Variable]:
         """Further inputs of the operator that all parameters share, after the learning rate."""

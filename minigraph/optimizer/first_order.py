@@ -17,7 +17,7 @@ from minigraph.support.public import public
 class SGDOptimizer(Optimizer):
     """Gradient descent: ``param -= learning_rate * grad``."""
 
-    _op_type = "sgd"
+    type = "sgd"
 
 
 @public
@@ -38,7 +38,7 @@ class MomentumOptimizer(Optimizer):
     I. Sutskever et al., On the importance of initialization and momentum in deep learning, ICML 2013.
     """
 
-    _op_type = "momentum"
+    type = "momentum"
     _state: ClassVar = {"Velocity": "velocity"}
 
     def __init__(
@@ -127,7 +127,7 @@ class LarsMomentumOptimizer(Optimizer):
     Y. You, I. Gitman, B. Ginsburg, Large batch training of convolutional networks, arXiv:1708.03888, 2017.
     """
 
-    _op_type = "lars_momentum"
+    type = "lars_momentum"
     _state: ClassVar = {"Velocity": "velocity"}
 
     def __init__(
@@ -181,7 +181,7 @@ class DpsgdOptimizer(Optimizer):
     M. Abadi et al., Deep learning with differential privacy, CCS 2016.
     """
 
-    _op_type = "dpsgd"
+    type = "dpsgd"
 
     def __init__(
         self,
