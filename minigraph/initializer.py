@@ -147,6 +147,11 @@ class BilinearInitializer(Initializer):
         If the variable has another number of dimensions, or windows that are not square.
     """
 
+    def __call__(self, var: Variable, block: Block) -> Operator:
+        """Append the operator, as fluid's does, where the others are put first."""
+        type_, attrs = self.op_for(var, block)
+        return block.append_op(type_, {}, {"Out": var}, attrs)
+
     def op_for(self, var: Variable, block: Block) -> tuple[str, dict[str, Any]]:
         shape = var.shape or ()
         if len(shape) != 4 or shape[2] != shape[3]:

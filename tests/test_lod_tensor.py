@@ -118,3 +118,39 @@ def test_a_tensor_without_a_value_is_empty_with_a_warning():
     assert tensor.shape() == [0]
     with pytest.warns(UserWarning, match="unset holds no value yet"):
         assert np.array(tensor).shape == (0,)
+
+
+def test_a_part_of_a_tensor_keeps_its_dimensions():
+    tensor = tensor_of(np.arange(24, dtype="float32").reshape(2, 3, 4))
+    shapes = [tensor[index].shape() for index in (1, -1, (1, 2, 3), slice(0, 1), (slice(None), slice(1, 3)))]
+    assert shapes == [[1, 3, 4], [1, 3, 4], [1, 1, 1], [1, 3, 4], [2, 2, 4]]
+    assert np.array(tensor[1, 2, 3]).tolist() == [[[23.0]]]
+    assert [part.shape() for part in tensor] == [[1, 3, 4], [1, 3, 4]]
+    with pytest.raises(IndexError):
+        tensor[2]
+
+
+def test_a_tensor_is_made_without_an_array_as_in_fluid():
+    tensor = fluid.Scope().var("t").get_tensor()
+    tensor._set_dims([2, 3])
+    tensor._alloc_float(CPU)
+    tensor._set_float_element(4, 2.5)
+    assert np.array(tensor).tolist() == [[0, 0, 0], [0, 2.5, 0]]
+    assert tensor._get_float_element(4) == 2.5
+    tensor._set_dims([3, 2])
+    assert (tensor.shape(), tensor._get_float_element(4)) == ([3, 2], 2.5)
+    for allocate, dtype in ((tensor._alloc_int, "int32"), (tensor._alloc_double, "float64")):
+        allocate(CPU)
+        assert np.array(tensor).dtype == dtype
+    assert tensor._place().is_cpu_place()
+    assert not tensor._place().is_gpu_place()
+
+
+def test_a_tensor_is_copied_or_shared():
+    tensor, handle = tensor_of(np.ones((3, 1), "float32"), [[1, 2]]), fluid.LoDTensor()
+    copy = tensor._copy(CPU)
+    handle._share_data_with(tensor)
+    tensor.set(np.zeros((3, 1), "float32"), CPU)
+    assert (np.array(copy).sum(), copy.lod(), np.array(handle).sum()) == (3, [[0, 1, 3]], 0)
+    tensor._clear()
+    assert not handle._is_initialized()

@@ -29,6 +29,12 @@ class Place:
         """The array module of the place."""
         raise PlaceError(f"{type(self).__name__} is no place; use CPUPlace() or CUDAPlace(0)")
 
+    def is_cpu_place(self) -> bool:
+        return self.kind == "cpu"
+
+    def is_gpu_place(self) -> bool:
+        return self.kind == "cuda"
+
     def to_device(self, array: Any) -> Any:
         """`array` as an array of the place; not copied when it is one already."""
         return self.xp.asarray(array)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -121,6 +122,65 @@ class LoDTensor:
             return np.zeros(0, dtype)
         # Always a copy, because the next run may change the array in place.
         return np.array(self._holder.place.to_host(self._value()), dtype=dtype, order="C")
+
+    def __getitem__(self, index: Any) -> LoDTensor:
+        """A tensor of its own with the selected elements; a number selects a slice of one, as in fluid."""
+        parts = [each if isinstance(each, slice) else int(each) for each in np.index_exp[index]]
+        host, found = np.asarray(self), LoDTensor()
+        for axis, part in enumerate(parts):
+            if not isinstance(part, slice):
+                # Python's IndexError ends iterations over a tensor, too.
+                parts[axis] = slice(range(host.shape[axis])[part], range(host.shape[axis])[part] + 1)
+        found.set(host[tuple(parts)], self._holder.place)
+        return found
+
+    # Fluid's ways to make and change a tensor without an array
+
+    def _set_dims(self, dims: Sequence[int]) -> None:
+        """Take this shape; elements are kept where their number stays the same, else they are zeros."""
+        held = np.zeros(0, np.float32) if self._holder.value is None else np.asarray(self)
+        shape = tuple(dims)
+        self.set(held.reshape(shape) if held.size == math.prod(shape) else np.zeros(shape, held.dtype))
+
+    def _alloc_float(self, place: Place) -> None:
+        """Have zeros of the shape that the tensor has."""
+        self.set(np.zeros(self.shape(), np.float32), place)
+
+    def _alloc_double(self, place: Place) -> None:
+        self.set(np.zeros(self.shape(), np.float64), place)
+
+    def _alloc_int(self, place: Place) -> None:
+        self.set(np.zeros(self.shape(), np.int32), place)
+
+    def _set_float_element(self, offset: int, value: float) -> None:
+        """Set one element, counted through all rows."""
+        array = np.array(self)
+        array.flat[offset] = value
+        self.set(array)
+
+    def _get_float_element(self, offset: int) -> float:
+        return float(np.asarray(self).flat[offset])
+
+    _set_double_element, _get_double_element = _set_float_element, _get_float_element
+
+    def _copy(self, place: Place) -> LoDTensor:
+        """A tensor of its own with the same values and sequences, on `place`."""
+        copy = LoDTensor()
+        copy.set(np.asarray(self), place)
+        copy.set_lod(self.lod())
+        return copy
+
+    def _share_data_with(self, other: LoDTensor) -> None:
+        """Be a handle on what `other` holds."""
+        self._holder = other._holder
+
+    def _place(self) -> Place:
+        """Where the values are."""
+        return self._holder.place
+
+    def _clear(self) -> None:
+        """Hold no value."""
+        self._holder.value = None
 
     def __repr__(self) -> str:
         lengths = f", {self.recursive_sequence_lengths()}" if self._holder.lod else ""
