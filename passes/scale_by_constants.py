@@ -90,42 +90,40 @@ def _(d: Any, number: float) -> Any:
     return op("scale", X=d, scale=1 / number)
 
 
-def _divided(x: Any, made: Any) -> Any:
-    return op("elementwise_div", X=made, Y=x, axis=attr())
+@rule
+def _divisor_grad(x: Any, out: Any, d: Any, number: Any = attr("value")) -> Any:
+    return op(
+        "elementwise_div_grad", X=_made(number, _is_long), Y=x, Out=out, Out_GRAD=d, axis=attr(), outputs=["Y_GRAD"]
+    )[0]
 
 
-def _multiplied_reciprocal(x: Any, made: Any) -> Any:
-    return op("scale", X=marked(op("reciprocal", X=x), shared=True), scale=attr())
+_divisor_grad.where(_conditions)
 
 
-def _reciprocal(x: Any, made: Any) -> Any:
-    return op("reciprocal", X=x)
+@_divisor_grad.where
+def _(m: Match) -> Iterator[tuple[bool, str]]:
+    yield list(m.shape) == list(m.x.shape), "the number must have the shape of x"
+    yield _is_quotient(m), "Out must be the number divided by x"
 
 
-def _divisor_grad(quotient: Callable[..., Any]) -> Rule:
-    """Make the rule for the gradient of a divisor, where `quotient` is what has made Out: it may be another value."""
+def _is_quotient(m: Match) -> bool:
+    """Whether the division has made `out`, or what the rule of the forward pass puts in its place."""
+    values, x = m.values, m.value("x")
+    maker = values.producer(m.value("out"), "elementwise_div", "scale", "reciprocal")
+    if maker is None or maker.type == "elementwise_div":
+        (grad,) = [each for each in m.ops if each.type == "elementwise_div_grad"]
+        operands = values.input(grad, "X"), x
+        return maker is not None and (values.input(maker, "X"), values.input(maker, "Y")) == operands
+    factor = 1.0
+    if maker.type == "scale":
+        factor = maker.attr("scale") if maker.attr("bias") == 0 and not maker.inputs.get("ScaleTensor") else 0.0
+        maker = values.producer(values.input(maker, "X"), "reciprocal")
+    return maker is not None and factor == m.number and values.input(maker, "X") == x
 
-    @rule
-    def divisor_grad(x: Any, d: Any, number: Any = attr("value")) -> Any:
-        made = _made(number, _is_long)
-        out = marked(quotient(x, made), shared=True)
-        return op("elementwise_div_grad", X=made, Y=x, Out=out, Out_GRAD=d, axis=attr(), outputs=["Y_GRAD"])[0]
 
-    divisor_grad.where(_conditions)
-
-    @divisor_grad.where
-    def _(m: Match) -> Iterator[tuple[bool, str]]:
-        yield list(m.shape) == list(m.x.shape), "the number must have the shape of x"
-        factor = m.scale if quotient is _multiplied_reciprocal else 1
-        yield quotient is _divided or m.number == factor, "Out must be the number divided by x"
-
-    @divisor_grad.to
-    def _(m: Match, x: Any, d: Any, number: float) -> Any:
-        # Of the forward pass; one of the two goes as a common subexpression.
-        out = op("reciprocal", X=x)
-        return _multiplied(op("reciprocal_grad", Out=out, Out_GRAD=d, outputs=["X_GRAD"])[0], number)
-
-    return divisor_grad
+@_divisor_grad.to
+def _(out: Any, d: Any, number: float) -> Any:
+    return _multiplied(op("reciprocal_grad", Out=out, Out_GRAD=d, outputs=["X_GRAD"])[0], 1 / number)
 
 
 @rule
@@ -183,6 +181,6 @@ class ScaleByConstants(Rules):
         _rule("div"),
         _quotient_grad,
         _rule_of_first("div"),
-        *map(_divisor_grad, (_divided, _multiplied_reciprocal, _reciprocal)),
+        _divisor_grad,
         _twice,
     )
