@@ -17,6 +17,7 @@ from minigraph.passes.common_subexpressions import ShareCommonSubexpressions
 from minigraph.passes.constant_folding import FoldConstants
 from minigraph.passes.dead_ops import RemoveDeadOps
 from minigraph.passes.find_cross_entropy import FindCrossEntropy
+from minigraph.passes.find_gradient_descent import FindGradientDescent
 from minigraph.passes.find_normalizations import FindNormalizations
 from minigraph.passes.free_addends import FreeAddends
 from minigraph.passes.fuse_elementwise import FuseElementwise
@@ -64,8 +65,8 @@ IN_ORDER: tuple[Pass, ...] = (
     FindCrossEntropy(), FoldConstants(), ScaleByConstants(), MultiplyPowers(), BroadcastExpanded(), SliceRows(),
     JoinSlices(), MatmulToMul(), TransposeWeights(), SplitProducts(), SplitOperands(), CleanUp(), ScaleIntoMatmul(),
     TurnTransposes(), TransposeIntoMatmul(), ShareCommonSubexpressions(), FuseSoftmaxCrossEntropy(), SkipJoins(),
-    MergeMatmuls(), MergeColumnSums(), MergeProducts(), TransposeOnce(), MergeUpdates(), ShrinkInUpdate(),
-    FuseMeanLoss(), FreeAddends(), RemoveDeadOps(), WriteWhereAssigned(), FuseElementwise(),
+    MergeMatmuls(), MergeColumnSums(), MergeProducts(), TransposeOnce(), FindGradientDescent(), MergeUpdates(),
+    ShrinkInUpdate(), FuseMeanLoss(), FreeAddends(), RemoveDeadOps(), WriteWhereAssigned(), FuseElementwise(),
 )  # fmt: skip
 """Passes that executors may apply, in the order in which they run."""
 
@@ -84,6 +85,7 @@ __all__ = [
     "CleanUp",
     "ClipGradients",
     "FindCrossEntropy",
+    "FindGradientDescent",
     "FindNormalizations",
     "FoldConstants",
     "FreeAddends",

@@ -399,7 +399,11 @@ AVERAGE = Task(
             "adds two by another operator, with the same call", differs_by(["sum"] * 2, ["elementwise_add"] * 2)
         ),
         "difference": Apart(
-            "is another formula", differs_by(["elementwise_sub"] * 4, ["elementwise_add", "scale"] * 2)
+            "is a gradient descent",
+            differs_by(
+                ["elementwise_sub"] * 3 + ["merged_sgd", "fill_constant"],
+                ["scale"] * 4 + ["assign"] * 3 + ["elementwise_add"] * 2 + ["fused_elementwise"],
+            ),
         ),
     },
     optimizer=None,

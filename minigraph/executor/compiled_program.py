@@ -106,11 +106,11 @@ class BuildStrategy(_Strategy):
     Attributes
     ----------
     merge_exchanges, unroll_recurrent, fold_constants, slice_rows, matmul_to_mul, clean_up : bool
-    share_common_subexpressions, merge_updates, shrink_in_update, fuse_mean_loss, free_addends : bool
-    write_where_assigned, fuse_elementwise : bool
+    share_common_subexpressions, find_gradient_descent, merge_updates, shrink_in_update, fuse_mean_loss : bool
+    free_addends, write_where_assigned, fuse_elementwise : bool
         Run `MergeExchanges`, `UnrollRecurrent`, `FoldConstants`, `SliceRows`, `MatmulToMul`, `CleanUp`,
-        `ShareCommonSubexpressions`, `MergeUpdates`, `ShrinkInUpdate`, `FuseMeanLoss`, `FreeAddends`,
-        `WriteWhereAssigned`, `FuseElementwise`; True by default. They keep every bit.
+        `ShareCommonSubexpressions`, `FindGradientDescent`, `MergeUpdates`, `ShrinkInUpdate`, `FuseMeanLoss`,
+        `FreeAddends`, `WriteWhereAssigned`, `FuseElementwise`; True by default. They keep every bit.
     transpose_into_matmul : bool
         Run `TransposeIntoMatmul`, which keeps every bit, too; False by default.
     mean_of_all, find_normalizations, find_cross_entropy, multiply_powers, scale_by_constants : bool
@@ -162,8 +162,8 @@ class BuildStrategy(_Strategy):
      'FindCrossEntropy', 'ScaleByConstants', 'MultiplyPowers', 'BroadcastExpanded', 'SliceRows', 'JoinSlices',
      'MatmulToMul', 'TransposeWeights', 'SplitProducts', 'SplitOperands', 'CleanUp', 'ScaleIntoMatmul',
      'TurnTransposes', 'ShareCommonSubexpressions', 'FuseSoftmaxCrossEntropy', 'SkipJoins', 'MergeMatmuls',
-     'MergeColumnSums', 'MergeProducts', 'TransposeOnce', 'MergeUpdates', 'ShrinkInUpdate', 'FuseMeanLoss',
-     'FreeAddends', 'RemoveDeadOps', 'WriteWhereAssigned', 'FuseElementwise']
+     'MergeColumnSums', 'MergeProducts', 'TransposeOnce', 'FindGradientDescent', 'MergeUpdates', 'ShrinkInUpdate',
+     'FuseMeanLoss', 'FreeAddends', 'RemoveDeadOps', 'WriteWhereAssigned', 'FuseElementwise']
     """
 
     enable_auto_fusion: bool
