@@ -149,7 +149,7 @@ def added_rows(xp, like, numbers, rows) -> Any:
 
 
 def combine_rows(xp, operation, total, numbers, rows) -> None:
-    """Combine ``rows[i]`` with row ``numbers[i]`` of `total`, in place, for each i in turn.
+    """Combine ``rows[i]`` with row ``numbers[i]`` of `total`, in place; on the CPU for each i in turn.
 
     `operation` is ``"add"``, ``"maximum"`` or ``"minimum"``.
     """

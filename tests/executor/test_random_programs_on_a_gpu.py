@@ -56,7 +56,17 @@ def check(case, place):
         found = {name: _arrays(value) for name, value in zip(names, fetched, strict=True)}
         found.update({f"new {name}": _arrays(scope.var(name).get_tensor()) for name in case.state})
         expected = {name: case.results[name] for name in found}
-        assert Rounding(case, expected).difference(found) is None
+        different = Rounding(case, expected).difference(found)
+        assert different is None or is_cancelled(case, found[different], expected[different])
+
+
+def is_cancelled(case, found, expected):
+    """Whether numbers that differ are what inputs a trillion times their size have left over."""
+    largest = max(np.abs(array).max(initial=0) for array in (*case.feed.values(), *case.state.values()))
+    return all(
+        one.shape == other.shape and np.abs(one - other).max(initial=0) <= 1e-12 * largest
+        for one, other in zip(found, expected, strict=True)
+    )
 
 
 def check_many(numbers, place):

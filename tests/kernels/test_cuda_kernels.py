@@ -13,7 +13,7 @@ from kernel_calls import calls, flat
 from sampled import DETERMINISTIC, each
 
 from minigraph.kernels import find_kernel
-from minigraph.kernels.cuda import launching, updates
+from minigraph.kernels.cuda import launching, rows, updates
 from minigraph.kernels.merged_updates import TYPES
 from minigraph.kernels.update_rules import RULES
 
@@ -321,7 +321,7 @@ def test_a_factor_does_to_gradients_what_a_clip_does(factor, dtype, host_cuda):
 
 
 def sources():
-    found = {name: launching.source(name) for name in ("norms", "rows")}
+    found = {"norms": launching.source("norms"), "rows": rows.text()}
     for type, attrs in ATTRS.items():
         kernel = find_kernel(f"merged_{type}", "cpu").function
         own = tuple(n for n in kernel.names if n not in ("rate", "skip", "beta1_tensor", "beta2_tensor"))
@@ -340,7 +340,7 @@ def test_the_toolkit_compiles_every_source(tmp_path):
     lines = []
     for number, (name, text) in enumerate(sources().items()):
         text = text.replace(" update(", f" update_{number}(")
-        lines += [f"namespace {name} {{", *text.splitlines(), "#undef BLOCK", "#undef PIECE", "}"]
+        lines += [f"namespace {name} {{", *text.splitlines(), "#undef BLOCK", "#undef PIECE", "#undef RUN", "}"]
     path = tmp_path / "kernels.cu"
     path.write_text("\n".join(lines))
     command = ["nvcc", *launching.OPTIONS, "--ptx", "-Werror", "all-warnings", "-o", tmp_path / "out.ptx", path]
