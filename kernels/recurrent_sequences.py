@@ -133,7 +133,7 @@ class LSTMCell:
                 projection.step(xp, hidden, before)
 
     def _step(self, before, seen, is_halved, gates, cells, squashed, hidden) -> None:
-        """From the sums of a step's gates, and the cells `before`, all results of the step."""
+        """Compute all results of a step from the sums of its gates, and the cells `before`."""
         xp, size = self.xp, cells.shape[1]
         inner, forget, outer = (gates[:, k * size : (k + 1) * size] for k in (1, 2, 3))
         candidate = gates[:, :size]

@@ -134,7 +134,7 @@ def hierarchical_sigmoid_grad(
 
 
 def _paths(xp, label, path_table, path_code, num_classes) -> tuple[Any, Any, Any]:
-    """For each row the nodes, the sides taken there, and where the path has not ended."""
+    """Nodes of the path of each row, the sides taken there, and where the path has not ended."""
     if path_table is not None:
         inside = xp.cumsum(path_table < 0, axis=1) == 0
         nodes = xp.where(inside, path_table, 0)

@@ -69,7 +69,7 @@ def grid_sampler_grad(xp, x, grid, d_out, *, wanted):
 
 
 def _corners(xp, shape, grid) -> Any:
-    """For each of the four elements around a place: row, column, whether it is inside, its weight and the slopes.
+    """The four elements around each place: row, column, whether it is inside, its weight and the slopes.
 
     The slopes are those of the weight by the coordinates x and y of the place.
     """

@@ -69,7 +69,7 @@ def lrn_grad(xp, x, result, around, d_out, *, n, k, alpha, beta, data_format):
 
 
 def _sum_around(xp, images, before, after) -> Any:
-    """For each channel the sum over `before` channels before it, itself, and `after` channels after it."""
+    """The sum of each channel, the `before` channels before it and the `after` channels after it."""
     total, channels = images.copy(), images.shape[1]
     for i in range(1, min(before, channels - 1) + 1):
         total[:, i:] += images[:, :-i]

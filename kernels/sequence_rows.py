@@ -95,7 +95,7 @@ class TimeSteps:
         return int(self.starts[1]) if len(self.starts) > 1 else 0
 
     def before(self) -> np.ndarray:
-        """For each of `rows` after those of the first step, its place in the step before."""
+        """Places that `rows` after those of the first step have in the step before."""
         alive = np.diff(self.starts)
         return ranges(self.starts[:-2], alive[1:]) if len(alive) else alive
 

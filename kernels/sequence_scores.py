@@ -33,7 +33,7 @@ def chunk_eval(xp, inference, label, length, levels=None, *, num_chunk_types, ch
 
 
 def _chunks(xp, tokens, present, none, scheme) -> tuple[Any, Any]:
-    """For each step the type of the chunk that begins there, -1 if none does, and the step after the end of it."""
+    """The type of the chunk that begins at each step, -1 if none does, and the step after the end of the chunk."""
     count, begin, end, single = _TAGS[scheme]
     tag = tokens % count
     kind = xp.where(present, tokens // count, none)

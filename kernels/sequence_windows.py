@@ -34,7 +34,7 @@ def sequence_conv_grad(xp, x, filter, d_out, x_lod, *, contextLength, contextSta
 
 
 def _windows(xp, x, offsets, length, start) -> Any:
-    """For each row those from `start` after it, as many as `length`, side by side; zeros outside of its sequence."""
+    """The `length` rows from `start` after each row, side by side; zeros outside of its sequence."""
     rows, width = x.shape
     result = xp.empty((rows, length, width), x.dtype)
     for place, target, source, outside in _shifts(rows, offsets, length, start):
@@ -44,7 +44,7 @@ def _windows(xp, x, offsets, length, start) -> Any:
 
 
 def _shifts(rows, offsets, length, start) -> Iterator[tuple[int, slice, slice, Any]]:
-    """For each place of a window: rows, the rows that they have there, and those that have none of their sequence."""
+    """Each place of a window, with slices of rows and of their neighbours there, and the rows without a neighbour."""
     numbers = np.arange(rows)
     first, last = (np.repeat(ends, lengths_of(offsets)) for ends in (offsets[:-1], offsets[1:] - 1))
     for place in range(length):

@@ -194,7 +194,7 @@ def glu(input: Variable, dim: int = -1) -> Variable:
 def scaled_dot_product_attention(
     queries: Variable, keys: Variable, values: Variable, num_heads: int = 1, dropout_rate: float = 0.0
 ) -> Variable:
-    """For each query, the mean of the values weighted by ``softmax(query . key / sqrt(d))``, ``d`` features a head.
+    """The mean of the values for each query, weighted by ``softmax(query . key / sqrt(d))``, ``d`` features a head.
 
     With several heads, the features are split among them after a linear projection of all three, and put together
     again in the end. With one head nothing is projected.

@@ -68,7 +68,7 @@ class Padded:
 
     @cached_property
     def reversed_rows(self) -> Variable:
-        """For each row the number of the row that reversed sequences have there, int64[batch * time]."""
+        """Numbers of the rows in the order that reverses each sequence, int64[batch * time]."""
         integers = int(DType.INT64)
         mask = self.made("sequence_mask", X=self.lengths, MaxLenTensor=self.longest, out_dtype=integers)
         ones = self.made("fill_any_like", X=mask, value=1.0, dtype=integers)

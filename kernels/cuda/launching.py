@@ -94,7 +94,7 @@ _capturing = threading.local()
 
 
 class Capturing:
-    """What a graph needs while it is recorded. Tables are made at once, outside of the recording.
+    """Resources of a graph that is being recorded. Tables are made at once, outside of the recording.
 
     Parameters
     ----------

@@ -130,7 +130,7 @@ def _layer_norm_grad(new, name, x, scale, bias, mean, variance, d_y, *, epsilon,
 
 
 def _narrowed(dtype: Any, sums: Any, wanted: Any) -> list[Any]:
-    """Those of the sums that are wanted, in the type of X."""
+    """The wanted ones of the sums, in the type of X; None for others."""
     pairs = zip(sums, wanted, strict=True)
     return [each.astype(dtype, copy=False) if is_wanted else None for each, is_wanted in pairs]
 

@@ -220,7 +220,7 @@ class Recording:
         return result if keepdims else result.reshape([size for i, size in enumerate(x.shape) if i not in axes])
 
     def _first_and_rest(self, ufunc: np.ufunc, x: Symbol, axes: Sequence[int]) -> tuple[Symbol, Symbol]:
-        """What NumPy's result is at first, and what it goes through: extremes begin with elements, sums with 0."""
+        """First value of a reduction by NumPy and the operand that it then goes through: sums begin with 0."""
         if ufunc.identity is not None:
             return self.constant(ufunc.identity, x.dtype), x
         if len(axes) > 1:

@@ -97,7 +97,7 @@ def port(source: str, filename: str = "<script>") -> Ported:
 
 @cache
 def _differences() -> dict[str, list[list[str]]]:
-    """By mention of a name of fluid, what fluid does and what minigraph does; tests/fluid_names_page.py writes it."""
+    """Behaviour of fluid and of minigraph, by mention of a name of fluid; tests/fluid_names_page.py writes it."""
     found: dict[str, list[list[str]]] = json.loads(
         resources.files("minigraph.cli").joinpath("differences.json").read_text("utf-8")
     )

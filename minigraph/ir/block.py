@@ -159,7 +159,7 @@ class Block(BlockVariables):
         outputs: Mapping[str, Names] | None = None,
         attrs: Mapping[str, Any] | None = None,
     ) -> Operator:
-        """Like `append_op`, in front of the operator `before` (an operator of this block, an index, None: the end)."""
+        """Insert an operator in front of `before`: an operator of this block, its index, or None for the end."""
         if before is not None and not isinstance(before, Operator):
             before = self._operator_at(before)
         # An operator that a pass inserts before another one serves that one, and gets its source line.
@@ -234,7 +234,7 @@ class Block(BlockVariables):
     def prepend_op(
         self, type: str, inputs: Any = None, outputs: Any = None, attrs: Any = None, stop_gradient: bool = False
     ) -> Operator:
-        """Like `append_op`, in front of all operators."""
+        """Insert an operator in front of all others; arguments as for `append_op`."""
         return self.insert(self.ops.first, type, inputs, outputs, attrs)
 
     def _stranger(self, op: Operator) -> ProgramError:

@@ -1,4 +1,4 @@
-"""What layer functions share: names, parameters, temporaries, appending operators; imports the engine and no layer."""
+"""Parts that layers share: names, parameters, temporaries, appending operators; imports the engine and no layer."""
 
 from __future__ import annotations
 

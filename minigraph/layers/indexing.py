@@ -29,8 +29,8 @@ def strided_slice(input: Variable, axes: Sequence[int], starts: Numbers, ends: N
 
     Notes
     -----
-    With a negative stride the elements are those that its opposite takes, beginning right after ``ends[i]``, in
-    reverse order, as in fluid. Subscripts, such as ``x[4:0:-2]``, follow Python's rule.
+    A negative stride -s takes every s-th element from ``ends[i] + 1`` up to ``starts[i]`` and reverses them, as in
+    fluid: from 4 to 0 by -2 these are elements 3 and 1. Subscripts, such as ``x[4:0:-2]``, follow Python's rule.
     """
     return _sliced("strided_slice", input, axes, {"starts": starts, "ends": ends, "strides": strides})
 
@@ -97,7 +97,7 @@ def reverse(x: Variable, axis: int | Sequence[int]) -> Variable:
 
 @layer
 def one_hot(input: Variable, depth: int | Variable, allow_out_of_range: bool = False) -> Variable:
-    """For each number j in `input`, whose last dimension is 1, a row of zeros of length `depth` with a 1 at j, float32.
+    """A row of `depth` zeros with a 1 at j for each number j in `input`, whose last dimension is 1; float32.
 
     See `minigraph.one_hot` for numbers in other shapes.
 
@@ -116,7 +116,7 @@ def one_hot(input: Variable, depth: int | Variable, allow_out_of_range: bool = F
 
 @layer
 def fluid_one_hot(input: Variable, depth: int | Variable, allow_out_of_range: bool = False) -> Variable:
-    """For each number j in `input` a row of zeros of length `depth` with a 1 at j, float32.
+    """A row of `depth` zeros with a 1 at j for each number j in `input`, float32.
 
     Numbers that are not in [0, depth) are an error, or with `allow_out_of_range` give zeros only.
 

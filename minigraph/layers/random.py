@@ -162,7 +162,7 @@ def _stopped(result: Variable, stop_gradient: bool) -> Variable:
 def sampling_id(
     x: Variable, min: float = 0.0, max: float = 1.0, seed: int = 0, dtype: Any = "float32"
 ) -> Variable:  # fmt: skip
-    """For each row of probabilities the number of a column drawn with them, int64[rows].
+    """Draw a column for each row, with the probabilities in the row; the columns' numbers, int64[rows].
 
     `min` and `max` bound the number that is looked up in the sums of the probabilities. `dtype` changes nothing, as in
     fluid.

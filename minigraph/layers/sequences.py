@@ -32,7 +32,7 @@ def sequence_conv(
     act: str | None = None,
     name: str | None = None,
 ) -> Variable:
-    """For each row learned products with the rows around it; those beyond its sequence are zeros.
+    """Learned products of each row and the rows around it; rows beyond its sequence count as zeros.
 
     Parameters
     ----------
@@ -192,7 +192,7 @@ def sequence_unpad(x: Variable, length: Variable, name: str | None = None) -> Va
 
 @layer
 def sequence_enumerate(input: Variable, win_size: int, pad_value: int = 0, name: str | None = None) -> Variable:
-    """For each number those of a window of `win_size` that begins with it; `pad_value` beyond the sequence.
+    """The window of `win_size` numbers that begins with each number; `pad_value` stands beyond the sequence.
 
     Parameters
     ----------

@@ -112,7 +112,7 @@ def lstm(
 def _weights(
     helper: LayerHelper, x: Variable, hidden: int, layers: int, directions: int, initializer: Initializer | None
 ) -> Iterator[tuple[Variable, Variable, Variable]]:
-    """For each layer and direction the matrices for the input and the hidden state, and the bias."""
+    """Matrices for the input and for the hidden state, and the bias, of each layer and direction."""
     assert x.shape is not None
     sizes = [x.shape[2]] * directions + [directions * hidden] * directions * (layers - 1)
     gates = 4 * hidden

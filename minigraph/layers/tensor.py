@@ -126,7 +126,7 @@ def fill_constant_batch_size_like(
     output_dim_idx: int = 0,
     force_cpu: bool = False,
 ) -> Variable:
-    """Like `fill_constant`, dimension `output_dim_idx` being that of `input` at `input_dim_idx`."""
+    """Fill a tensor with a number; its dimension `output_dim_idx` is dimension `input_dim_idx` of `input`."""
     element = as_dtype(dtype)
     result = emit(
         "fill_constant_batch_size_like", Input=input, shape=shape, dtype=int(element), value=float(value),

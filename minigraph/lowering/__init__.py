@@ -1,1 +1,1 @@
-"""From a program to a plan: steps, buffers and generated source; imports passes and what lies below them."""
+"""Lower a program to a plan: steps, buffers and generated source; imports passes and what lies below them."""

@@ -385,10 +385,10 @@ def op(
     has_effect : bool
         It does something besides computing its results.
     lod : str, callable or mapping of output slots to these
-        Where the lengths of results come from: ``X``, of this input; ``X Y``, of the first of these that has any;
-        ``rows X``, of X if the result has as many rows; ``pooled X``, of X without the last level; ``new``, the kernel
-        returns one level after its results; ``new 2`` or a `Count`, it returns so many. By default results have none,
-        and intermediate ones never do.
+        The lengths that results get. ``X``: those of the input X. ``X Y``: those of X, or if X has none of Y.
+        ``rows X``: those of X, if the result has as many rows. ``pooled X``: those of X without the last level.
+        ``new``: the kernel returns one level after its results; ``new 2`` or a `Count`: it returns that many. By
+        default results get none, and intermediate results never do.
     lengths : str
         Input slots whose lengths the kernel gets after the inputs; ``X?`` may have none.
     doc : str, optional

@@ -23,8 +23,8 @@ class LengthSource:
     Attributes
     ----------
     kind : {'of', 'rows', 'pooled', 'new'}
-        Those of an input; the same if the result has as many rows; those of an input without the last level; made by
-        the kernel.
+        'of': the lengths of an input. 'rows': the lengths of an input, if the result has as many rows. 'pooled': the
+        lengths of an input without the last level. 'new': lengths that the kernel makes.
     slots : tuple of str
         Input slots, of which the first with any lengths counts.
     count : callable

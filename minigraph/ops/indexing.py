@@ -144,9 +144,9 @@ def strided_slice(
 
     Notes
     -----
-    With a negative stride the elements are those that its opposite takes, beginning right after ``ends[i]``, in
-    reverse order, as in fluid: of 0 to 5 from 4 towards 0 by -2 they are 3 and 1. An end of -1 then is the place before
-    the first element. Subscripts, such as ``x[4:0:-2]``, follow Python's rule.
+    A negative stride -s takes every s-th element from ``ends[i] + 1`` up to ``starts[i]`` and reverses them, as in
+    fluid: from 4 to 0 by -2 these are elements 3 and 1. An end of -1 means the place before the first element there.
+    Subscripts, such as ``x[4:0:-2]``, follow Python's rule.
     """
     along = _check_axes(x, axes, infer_flags, decrease_axis)
     known_starts = _bounds("starts", starts, starts_tensor, starts_list, axes, infer_flags)

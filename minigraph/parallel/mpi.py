@@ -190,7 +190,7 @@ class MpiRank(Communicator):
             self._wait(self._comm.Ibarrier())
 
     def _views(self, arrays: Sequence[np.ndarray[Any, Any]], call: Call) -> list[list[np.ndarray[Any, Any]] | None]:
-        """For each flat array those of all ranks, where they lie in shared memory; None for others."""
+        """The arrays of all ranks for each flat array that lies in shared memory; None for each other one."""
         if self._shared is None or sum(each.nbytes for each in arrays) < _MIN_SHARED:
             return [None] * len(arrays)
         memory, processes = self._shared

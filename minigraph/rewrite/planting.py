@@ -20,7 +20,7 @@ _MOST_PICKS = 8
 
 
 def plants_of(rewrite: Any) -> Iterator[Callable[[Pick], list[Variable]]]:
-    """For each rule of a pass, what appends operators that its pattern fits."""
+    """Functions that append operators which a pattern fits, one for each rule of a pass."""
     if isinstance(rewrite, Rule):
         yield lambda pick: _plant(rewrite, pick)
     elif isinstance(rewrite, Rules | Pipeline):

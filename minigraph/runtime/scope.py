@@ -175,7 +175,7 @@ class LoDTensor:
         self._holder = other._holder
 
     def _place(self) -> Place:
-        """Where the values are."""
+        """The place of the values."""
         return self._holder.place
 
     def _clear(self) -> None:

@@ -77,7 +77,7 @@ def _are_alone(match: Match) -> bool:
 
 
 def _may_go(match: Match, recorder: MatchRecorder | None) -> bool:
-    """Whether no other operator, no fetch and no later run reads what is only computed in between."""
+    """Whether the values inside of the match are read by no other operator, no fetch and no later run."""
     values, returned = match.values, set(match.results)
     mine, kept = set(match.ops), set[Operator]()
     # Operators of a pattern stand after those that they read.

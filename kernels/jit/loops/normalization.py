@@ -110,7 +110,7 @@ def batch_norm_grad(x, scale, mean, inverse, d_y, d_x, d_scale, d_bias):
 
 
 def batch_norm_given(x, scale, bias, mean, variance, epsilon, y, inverse):
-    """By statistics that are given, in float64; `inverse` becomes 1 / deviation."""
+    """Normalize by given statistics, in float64; `inverse` becomes 1 / deviation."""
     channels = scale.shape[0]
     for c in range(channels):
         exact = 1.0 / np.sqrt(np.float64(variance[c]) + epsilon)

@@ -47,7 +47,7 @@ def gradients(
     grad_ys: Variable | Sequence[Variable | None] | None = None,
     name: str = "gradients",
 ) -> list[Variable | None]:
-    """For each of `xs` the gradient of the sum of all elements of `ys`, None where they do not depend on it.
+    """The gradient of the sum of all elements of `ys` for each of `xs`; None where `ys` do not depend on it.
 
     Parameters
     ----------
