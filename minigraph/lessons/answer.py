@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import faulthandler
+import importlib
 import json
 import os
 import random
@@ -182,20 +183,38 @@ def limit_memory(megabytes: int) -> bool:
     return True
 
 
+_READS = frozenset({"open", "os.link", "os.rename"})
+"""Audit events whose first argument is a file that is read, or gets another name by which it can be read."""
+
+_STARTS = frozenset({"subprocess.Popen", "os.system", "os.exec", "os.posix_spawn", "os.spawn", "os.startfile"})
+"""Audit events of other programs that are started."""
+
+
 def withhold_answers(path: str) -> None:
     """Let this process open no file with the answers of a lesson, but for the one that is graded, if it is such a file.
 
-    A mistake by whoever copies is told. Processes that the file starts are free: this is no sandbox.
+    Another program would be free to, so it starts none; a fork of this process is watched like it. A mistake by whoever
+    copies is told. What goes past Python, as by ctypes, is not seen: this is no sandbox.
     """
     lessons, graded = Path(__file__).resolve().parent, os.path.realpath(path)
 
+    def refuse(*_: Any, **__: Any) -> Any:
+        raise LessonError("the file starts another program", hint="Do the work in the file itself.")
+
     def hook(event: str, args: tuple[Any, ...]) -> None:
-        if event != "open" or not isinstance(args[0], str | bytes):
+        if event in _STARTS:
+            refuse()
+        if event not in _READS or not isinstance(args[0], str | bytes | os.PathLike):
             return
         found = Path(os.path.realpath(os.fsdecode(args[0])))
-        if found.name.partition(".")[0] in WITHHELD and lessons in found.parents and str(found) != graded:
+        # A file that is not there may be one that is named from another folder, by a descriptor.
+        is_answer = lessons in found.parents or not found.exists()
+        if found.name.partition(".")[0] in WITHHELD and is_answer and str(found) != graded:
             raise LessonError("the file reads the answers of a lesson", hint="Write the answer yourself.")
 
+    with suppress(ImportError):  # what multiprocessing starts programs by raises no event
+        module: Any = importlib.import_module("_posixsubprocess")
+        module.fork_exec = refuse
     sys.addaudithook(hook)
 
 

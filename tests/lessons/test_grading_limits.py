@@ -57,7 +57,18 @@ ANSWERS = {
     "text": f"{FOLDER}open(folder + '/insert_clip/reference.py').read()",
     "bytes": f"{FOLDER}os.open(folder.encode() + b'/insert_clip/reference.py', os.O_RDONLY)",
     "link": f"{FOLDER}os.symlink(folder + '/insert_clip/reference.py', 'mine.py')\nimport mine",
+    "hard link": f"{FOLDER}os.link(folder + '/insert_clip/reference.py', 'mine.py')",
+    "folder": f"{FOLDER}os.open('reference.py', os.O_RDONLY, dir_fd=os.open(folder + '/insert_clip', os.O_RDONLY))",
     "questions": "from minigraph.lessons.read_a_program.questions import questions",
+}
+
+STARTED = {
+    "subprocess": "import subprocess\nsubprocess.run(['cat', '/dev/null'])",
+    "shell": "import os\nos.system('cat /dev/null')",
+    "spawn": "import os\nos.posix_spawn('/bin/cat', ['cat', '/dev/null'], {})",
+    "instead": "import os\nos.execv('/bin/cat', ['cat', '/dev/null'])",
+    "multiprocessing": "import multiprocessing\nmultiprocessing.get_context('spawn').Process(target=print).start()",
+    "server": "import multiprocessing\nmultiprocessing.get_context('forkserver').Process(target=print).start()",
 }
 
 CHEATS = """
@@ -121,6 +132,14 @@ def test_a_file_cannot_read_the_answers(kind, answer):
     message = said(answer(ANSWERS[kind]), seconds=30)
     assert f"the file reads the answers of a lesson\n  at answer.py:{len(lines)}, in: {lines[-1]}" in message
     assert "Write the answer yourself." in message
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="starts programs of other systems")
+@pytest.mark.parametrize("kind", STARTED)
+def test_a_file_cannot_start_a_program_that_could(kind, answer):
+    message = said(answer(STARTED[kind]), seconds=30)
+    assert "the file starts another program\n  at answer.py:2" in message
+    assert "Do the work in the file itself." in message
 
 
 @pytest.mark.slow
@@ -199,10 +218,8 @@ def test_a_program_that_prints_does_not_disturb_the_grade(answer):
 @pytest.mark.slow
 def test_processes_that_a_file_starts_end_with_it(answer, tmp_path):
     started = time.monotonic()
-    source = (
-        "import subprocess, sys\nchild = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'])\n"
-    )
-    source += f"open({str(tmp_path / 'pid')!r}, 'w').write(str(child.pid))"
+    source = "import os, time\nchild = os.fork() if hasattr(os, 'fork') else os.getpid()\n"
+    source += f"if not child:\n    time.sleep(600)\nopen({str(tmp_path / 'pid')!r}, 'w').write(str(child))"
     said(answer(source))
     assert time.monotonic() - started < 20
     if hasattr(os, "killpg"):
