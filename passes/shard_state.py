@@ -26,7 +26,7 @@ _ELEMENTWISE = frozenset({
     "sigmoid", "sign", "sqrt", "square", "sum", "tanh", "where",
 })  # fmt: skip
 """Operators that compute each element of a part from the same elements of other parts."""
-_UPDATES = frozenset(MERGED.values())
+UPDATES_OF_PARTS = frozenset(MERGED.values())
 """Updates that compute each element of the parameter and its state for itself."""
 _CLIPS = frozenset({"clip_by_norm", "clip_by_global_norm"})
 _RESHAPES = frozenset({"reshape2", "flatten2", "squeeze2", "unsqueeze2"})
@@ -172,7 +172,7 @@ class _Sharding:
                 hint="Call minimize first, of an optimizer that updates in every step.",
             )
         for op in self.updates:
-            if op.type not in _UPDATES:
+            if op.type not in UPDATES_OF_PARTS:
                 raise _refused(op, "its update of an element depends on other elements")
             if op.input("Param")[0] not in self.grads:
                 raise _refused(op, "its gradient does not come from the backward pass")

@@ -9,13 +9,13 @@ from itertools import zip_longest
 from minigraph.errors import VerifyError
 from minigraph.ir import Block, Operator, Program, Role, Variable
 from minigraph.ir.effects import unchanged_names
-from minigraph.opdef import EMPTY, is_update
+from minigraph.opdef import EMPTY, SUB_BLOCK, is_update
 from minigraph.parallel.division import check_averages, check_division
 from minigraph.parallel.waits import check_waits
 from minigraph.parallel.wrong import every_op, wrong
 from minigraph.passes.collective import SNAPSHOT
 from minigraph.passes.rewriting import is_random
-from minigraph.passes.shard_state import sharded_state, state_of
+from minigraph.passes.shard_state import UPDATES_OF_PARTS, sharded_state, state_of
 from minigraph.support.public import public
 
 
@@ -143,6 +143,8 @@ class _Check:
         """Parameters of which parts were updated that are not gathered yet, and by what."""
         self.reduced: dict[str, Operator] = {}
         """Names whose latest value was summed over the ranks, and by what."""
+        self.summed: set[str] = set()
+        """Names that were summed over the ranks, whatever was made of them since."""
         self.later = {op.inputs["X"][0] for op in _exchanges(program)}
 
     def run(self) -> None:
@@ -231,20 +233,21 @@ class _Check:
             )  # fmt: skip
         if PARTIAL in kinds:
             return self._of_partial(op, given, kinds)
-        if kinds & _OF_PARTS:
+        if not kinds.isdisjoint(_OF_PARTS):
             return self._of_shard(op, kinds)
-        if LOCAL in kinds or (is_random(op.type) and not op.inputs):
+        if LOCAL in kinds or _draws(op):
             return LOCAL
         return R
 
     def _of_partial(self, op: Operator, given: dict[str, list[Spread]], kinds: set[Spread]) -> Spread:
-        if op.type in _LINEAR and kinds == {PARTIAL}:
+        if op.type in _LINEAR and kinds == {PARTIAL} and not _adds(op):
             return PARTIAL
         if op.type in _PRODUCTS and given["X"] == [PARTIAL] and given.get("Y") == [R]:
             return PARTIAL
-        if op.type in ("sum", "elementwise_add", "elementwise_sub"):
+        if op.type in ("sum", "elementwise_add", "elementwise_sub", "scale"):
+            added = "a number" if op.type == "scale" else _which(op, self, R) or "another value"
             raise wrong(
-                op, f"adds {_which(op, self, R) or 'another value'}, the same on every rank, to one rank's part",
+                op, f"adds {added}, the same on every rank, to one rank's part",
                 "the sum over ranks then has it once for each rank",
                 "Add it after the gradient is summed over the ranks, as decays and accumulated gradients must be.",
             )  # fmt: skip
@@ -274,11 +277,12 @@ class _Check:
                     "Sum the squares of all parts (squared_l2_norm, then c_allreduce_sum), and take the root.",
                 )  # fmt: skip
             return SHARD
-        (kind,) = (kinds - {R, SHARD}) or {SHARD}
-        if op.type in _LINEAR and kinds == {kind}:
+        kind, *others = [each for each in _OF_PARTS if each in kinds and each is not SHARD] or [SHARD]
+        if op.type in _LINEAR and kinds == {kind} and not _adds(op):
             return kind
+        found = " and ".join(each.value for each in (kind, *others))
         raise wrong(
-            op, f"needs a value of all ranks, but gets {kind.value}", "each rank then has another norm",
+            op, f"needs a value of all ranks, but gets {found}", "each rank then has another norm",
             "Put c_allreduce_sum (for a maximum c_allreduce_max, for norms c_allgather) in front of it.",
         )  # fmt: skip
 
@@ -300,6 +304,7 @@ class _Check:
         for name in op.inputs.get("X", ()):
             self._check_reduced(op, name, self.of(name))
             self.reduced[name] = op
+            self.summed.add(name)
         return SHARD if op.type.startswith("c_reduce") else R
 
     def _divided(self, op: Operator) -> Spread:
@@ -344,6 +349,11 @@ class _Check:
 
     def _check_update(self, op: Operator) -> None:
         param = op.input("Param")[0]
+        if self.of(param) is SHARD and op.type not in UPDATES_OF_PARTS:
+            raise wrong(
+                op, f"updates {param}, one rank's part, by norms of all its elements", "each rank then has other norms",
+                "Let it update the whole parameter, by the whole gradient.",
+            )  # fmt: skip
         if param in self.wholes:
             self.updated[self.wholes[param]] = op
         for name in state_of(op) if self.of(param) is R else ():
@@ -357,6 +367,12 @@ class _Check:
             kind = self.of(name)
             if kind is R or self.is_local_sgd or (kind is SHARD and self.of(param) is SHARD):
                 continue
+            if name in self.summed:
+                raise wrong(
+                    op, f"updates {param} by {name}, which is changed after its sum by numbers of one rank",
+                    "parameters of ranks then drift apart",
+                    "Change it by what is the same on all ranks, such as a value that c_allreduce_sum has summed.",
+                )  # fmt: skip
             if name in self.later:
                 raise wrong(
                     op, f"updates {param} before {name} is summed over the ranks",
@@ -398,7 +414,19 @@ def _changes_ranks(block: Block) -> bool:
     return any(is_update(op.definition) or op.type.startswith("c_") for op in every_op(block))
 
 
-_OF_PARTS = frozenset({SHARD, Spread.SQUARES, Spread.MAXIMUM, Spread.NORMS})
+_OF_PARTS = dict.fromkeys((SHARD, Spread.SQUARES, Spread.MAXIMUM, Spread.NORMS))
+"""What is of one rank's part of the elements."""
+
+
+def _adds(op: Operator) -> bool:
+    """Whether a ``scale`` adds a number, so that the result of a sum is not the sum of the results."""
+    return op.type == "scale" and bool(op.attr("bias"))
+
+
+def _draws(op: Operator) -> bool:
+    """Whether an operator draws random numbers, which are others on each rank."""
+    is_other = SUB_BLOCK in op.attrs or op.definition.has_effect or op.attrs.get("is_test", False)
+    return is_random(op.type) and not is_other
 
 
 def _which(op: Operator, check: _Check, kind: Spread) -> str:

@@ -516,6 +516,69 @@ def a_sum_of_parameters():
     return main
 
 
+@case(WRONG, "scale adds a number, the same on every rank, to one rank's part", "Add it after")
+def a_number_added_before_the_sum():
+    main = exchanged(training())
+    op = exchange_of(main, "w@GRAD")
+    insert(main, "scale", {"X": "w@GRAD"}, {"Out": "w@GRAD"}, op._prev, scale=1.0, bias=0.1)
+    return main
+
+
+@case(WRONG, "gets a sum over one rank's part of the elements and a maximum over one rank's part", "in front of it")
+def a_sum_and_a_maximum_of_one_ranks_part():
+    main = scattered(exchanged(training()))
+    for type, name in (("reduce_sum", "sum"), ("reduce_max", "largest")):
+        insert(main, type, {"X": "part"}, {"Out": name}, "sgd", Role.OPTIMIZE, reduce_all=True)
+    insert(main, "elementwise_add", {"X": "sum", "Y": "largest"}, {"Out": "both"}, "sgd", Role.OPTIMIZE)
+    return main
+
+
+@case(WRONG, "sgd updates w by w@GRAD, which is changed after its sum by numbers of one rank", "drift apart")
+def a_dropout_of_a_gradient():
+    main = exchanged(training())
+    update = next(op for op in main.global_block().ops.of_type("sgd") if op.input("Param") == ["w"])
+    insert(main, "dropout", {"X": "w@GRAD"}, {"Out": "w@GRAD", "Mask": "mask"}, update, Role.OPTIMIZE)
+    return main
+
+
+@case(RIGHT)
+def a_dropout_of_a_parameter():
+    def hidden(x):
+        weight = layers.dropout(layers.create_parameter([4, 4], "float32", name="u"), 0.5)
+        return layers.matmul(x, weight)
+
+    return exchanged(training(hidden=hidden))
+
+
+@case(
+    WRONG,
+    "sqrt needs a value of all ranks, but gets norms of one rank's part",
+    "for norms c_allgather",
+)
+def a_number_of_one_ranks_part():
+    main = divided()
+    attrs = {"reduction": "squares", "size": 16, "nranks": 2}
+    insert(main, "part_reduction", {"X": "w@GRAD.part"}, {"Out": "number"}, "clip_parts", Role.OPTIMIZE, **attrs)
+    insert(main, "sqrt", {"X": "number"}, {"Out": "root"}, "clip_parts", Role.OPTIMIZE)
+    return main
+
+
+@case(WRONG, "lamb updates w.part, one rank's part, by norms of all its elements", "Let it update the whole parameter")
+def an_update_by_the_norm_of_a_part():
+    main = exchanged(training(optimizer=fluid.optimizer.Lamb))
+    block = main.global_block()
+    op = next(op for op in block.ops.of_type("lamb") if op.input("Param") == ["w"])
+    for name in ("w", "w@GRAD"):
+        insert(main, "c_part", {"X": name}, {"Out": f"{name}.part"}, op, Role.OPTIMIZE, nranks=2)
+    for name in ("w_moment1_0", "w_moment2_0"):
+        block.vars[name].tensor_type = block.vars["w.part"].tensor_type
+    op.set_input("Param", ["w.part"])
+    op.set_input("Grad", ["w@GRAD.part"])
+    op.set_output("ParamOut", ["w.part"])
+    insert(main, "c_gather_parts", {"X": "w.part", "Whole": "w"}, {"Out": "w"}, op._next, Role.OPTIMIZE, nranks=2)
+    return main
+
+
 @pytest.mark.parametrize("name", RIGHT)
 def test_what_trains_like_one_rank_is_accepted(name):
     parallel.verify(RIGHT[name][0]())
