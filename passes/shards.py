@@ -114,24 +114,30 @@ class _Sharding:
     def _dependent(self) -> list[Operator]:
         """The operators of the forward and backward pass that depend on what is fed, in order.
 
-        What is computed from the gradients of parameters, such as a clip, sees their sums. An operator that writes over
-        what one of these has read or written, as a second loop does with its counter, is one of them.
+        What is computed from the gradients of parameters, such as a clip, sees their sums. An operator in between that
+        writes over what one of them has read or written, as a second loop does with its counter, is one of them.
         """
-        names, used, found = set(self.fed), set[str](), []
-        for op in self.block.ops:
-            if op.role & (Role.OPTIMIZE | Role.LR_SCHED):
-                continue
-            is_dependent = not names.isdisjoint(op.input_arg_names) or op.type == "dropout"
-            if is_dependent or not used.isdisjoint(op.output_arg_names):
-                used.update(op.input_arg_names, op.output_arg_names)
-                names.update(op.output_arg_names)
-                names.difference_update([grad for _, grad in completed_pairs(op)])
-                found.append(op)
+        ops = [op for op in self.block.ops if not op.role & (Role.OPTIMIZE | Role.LR_SCHED)]
+        found = self._followed(ops, with_overwriting=False)
+        if found:
+            found = self._followed(ops[: ops.index(found[-1]) + 1], with_overwriting=True)
         if not any(op.role & Role.BACKWARD for op in found):
             raise ProgramError(
                 "ShardBatch: the program has no backward pass",
                 hint="Call minimize or append_backward on its loss first.",
             )
+        return found
+
+    def _followed(self, ops: Sequence[Operator], with_overwriting: bool) -> list[Operator]:
+        """The operators that depend on what is fed, or write over what one of them has used."""
+        names, used, found = set(self.fed), set[str](), []
+        for op in ops:
+            is_dependent = not names.isdisjoint(op.input_arg_names) or op.type == "dropout"
+            if is_dependent or (with_overwriting and not used.isdisjoint(op.output_arg_names)):
+                used.update(op.input_arg_names, op.output_arg_names)
+                names.update(op.output_arg_names)
+                names.difference_update([grad for _, grad in completed_pairs(op)])
+                found.append(op)
         return found
 
     def _check(self) -> None:
