@@ -24,7 +24,8 @@ from minigraph.kernels.sparse_rows import SparseRows
 from minigraph.lowering.buffer_pool import BufferPool
 from minigraph.lowering.codegen import Compiled
 from minigraph.lowering.flat_buffers import FlatView
-from minigraph.lowering.instructions import Function, Instruction
+from minigraph.lowering.functions import Function
+from minigraph.lowering.instructions import Instruction
 from minigraph.lowering.memory_plan import BufferPlan
 from minigraph.lowering.steps import Resized, Step, Steps, Value
 from minigraph.runtime.place import Place

@@ -21,12 +21,12 @@ import numpy as np
 
 from minigraph.ir.type_inference import blame
 from minigraph.lowering.buffer_pool import BufferPool
+from minigraph.lowering.functions import Function
 from minigraph.lowering.instructions import (
     DROPPED,
     NOTHING,
     RNG,
     XP,
-    Function,
     Instruction,
     Instructions,
     Operand,

@@ -14,14 +14,13 @@ from functools import cached_property
 from types import FrameType
 from typing import Any, NamedTuple, TypeAlias
 
-from minigraph.kernels import find_specializer, takes_any_size
-from minigraph.kernels.numbers import are_numbers, on_numbers
-from minigraph.kernels.registry import KERNEL, LOOP
+from minigraph.kernels.numbers import are_numbers
 from minigraph.lowering.costs import size_in_bytes
 from minigraph.lowering.flat_buffers import FlatView
+from minigraph.lowering.functions import OWN, Function, FunctionChoice, FunctionKey
 from minigraph.lowering.memory_plan import BufferPlan
 from minigraph.lowering.output_buffers import OutputPlan
-from minigraph.lowering.steps import Resized, Step, Steps, Value, types_of_inputs
+from minigraph.lowering.steps import Resized, Step, Steps, Value
 from minigraph.runtime.kernel_call import keywords_of
 from minigraph.runtime.place import Place
 from minigraph.support.interrupts import Saved, hold
@@ -32,28 +31,12 @@ NOTHING, XP, RNG, DROPPED, FIRST_VALUE = range(5)
 Those of buffers are negative, from -1 down, so that the number of buffers, which depends on sizes, moves no other.
 """
 
-OWN = "own"
-"""Kind of functions that make arrays for the caller."""
-
 Operand: TypeAlias = "int | list[Any] | tuple[Any, ...]"
 """A register, or a list or tuple of them."""
 
 
 _MOST_COPIES, _MOST_COPIED = 8, 32_768
 """Maximum numbers of arrays and of bytes that a run copies so that it can restore state after an interrupt."""
-
-
-class Function(NamedTuple):
-    """Callable of a step."""
-
-    call: Callable[..., Any]
-    name: str
-    """Name in the source, with a number after it if another function has the name."""
-    takes_xp: bool
-    constants: dict[str, Any]
-    """Keyword arguments that are the same in every run."""
-    kind: str = KERNEL
-    """KERNEL or LOOP by whose bits it gives, in memory that the plan chooses; OWN if it chooses memory itself."""
 
 
 @dataclass(slots=True, eq=False)
@@ -221,8 +204,6 @@ class _Assembler:
         self.flat, self.outputs, self.storage = buffers.flat, buffers.outputs, buffers.storage
         self.layout = buffers.layout
         self.liveness = buffers.liveness
-        self.jit = jit and place.kind == "cpu"
-        self.run_body = run_body
         self.values: list[Value | FlatView] = []
         places, spares = len(self.layout.places), self.outputs.to_scope
         self._given = dict(self.layout.place_of)
@@ -235,13 +216,11 @@ class _Assembler:
         self._in_buffers = {v for step in (*self.flat.free, *self.flat.over) for v in step.writes}
         """Values that are there, in their places, when their step has run."""
         self._registers: dict[Value | FlatView | None, int] = {None: NOTHING}
-        self._functions: dict[Any, Function] = {}
-        self._offers_to: dict[tuple[str, bool, bool], Sequence[tuple[str, Callable[..., Any]]]] = {}
-        """Results of `_offers`, by type of operator, whether state is written over, and whether there are rows."""
+        self._functions = FunctionChoice(place, jit, self.outputs.functions, run_body)
 
     def assemble(self) -> Instructions:
         steps = self.steps
-        rows = [self._row(step, None if step in self.flat.free else self._function(step)) for step in steps.steps]
+        rows = [self._row(step, None if step in self.flat.free else self._functions.of(step)) for step in steps.steps]
         fetches = self._operands(steps.fetches)
         new_state = self._operands(steps.replaced_state.values())
         feeds = self._operands(steps.feeds)
@@ -281,22 +260,23 @@ class _Assembler:
     def _functions_like(self, like: Instructions, resized: Resized) -> list[Function | None]:
         """The function of each step, found once for all that are alike."""
         if not like.alike:
+            key_of = self._functions.key
             groups = [(like.rows[numbers[0]].step, numbers) for numbers in _alike(like.rows, resized)]
             # At once, because another thread may make a plan for other sizes at the same time.
-            like.alike[:] = [_Alike(self._key(step), keywords_of(step.op, step.kernel), each) for step, each in groups]
+            like.alike[:] = [_Alike(key_of(step), keywords_of(step.op, step.kernel), each) for step, each in groups]
         steps, functions = self.steps.steps, [row.function for row in like.rows]
         for each in like.alike:
             step, known = steps[each.numbers[0]], functions[each.numbers[0]]
             if step is like.rows[each.numbers[0]].step:  # steps whose types become equal to these get the function, too
                 assert known is not None
-                self._functions[each.key] = known
+                self._functions.keep(each.key, known)
             else:
-                found = self._function(step, each)
+                found = self._functions.of(step, each.key, each.keywords)
                 for number in each.numbers:
                     functions[number] = found
         for number, step in enumerate(steps if self.outputs.functions else ()):
             if step in self.outputs.functions:
-                functions[number] = self._function(step)
+                functions[number] = self._functions.of(step)
         return functions
 
     def _short_state(self, rows: Sequence[Instruction]) -> list[int]:
@@ -413,103 +393,11 @@ class _Assembler:
             return None
         return tuple(slots) if len(slots) > 1 else slots[0]
 
-    # Functions
-
-    def _function(self, step: Step, like: _Alike | None = None) -> Function:
-        """Choose the kernel, or a faster function for these shapes; like steps share it.
-
-        `like` are rows that the step is one of, in a plan for other sizes.
-        """
-        if step.call is not None:  # `while` is a keyword, so the name has a prefix
-            return Function(self.run_body(step), f"run_{step.op.type}", True, {})
-        own = self.outputs.functions.get(step)
-        if own is not None:
-            return Function(own, f"own_{step.op.type}", False, {}, OWN)
-        key = self._key(step, None if like is None else like.key)
-        found = self._functions.get(key)
-        if found is None:
-            op, kernel = step.op, step.kernel
-            keywords = keywords_of(op, kernel) if like is None else like.keywords
-            if key.is_on_numbers:
-                found = Function(on_numbers(kernel.function), op.type, True, keywords)
-            else:
-                found = self._specialized(step, keywords) or Function(kernel.function, op.type, True, keywords)
-            if keywords.keys() <= {*op.definition.attrs, "wanted"}:  # other keywords belong to this operator alone
-                self._functions[key] = found
-        return found
-
-    def _key(self, step: Step, like: _Key | None = None) -> _Key:
-        """Equal for steps that call the same function."""
-        is_on_numbers = are_numbers([value.tensor_type.shape for value in (*step.reads, *step.writes)])
-        if like is not None:
-            types = None if like.types is None else self._types(step)
-            return _Key(is_on_numbers, like.op_type, like.kernel, like.attrs, like.in_place, types)
-        op, kernel = step.op, step.kernel
-        # As text, because 1 == 1.0 == True and 0.0 == -0.0.
-        attrs = repr(op.attrs) if op.attrs else ""
-        return _Key(is_on_numbers, op.type, id(kernel), attrs, step.in_place, self._types(step))
-
-    def _types(self, step: Step) -> Any:
-        """The types of all that `step` reads and writes, if what is called for it may depend on them; else None."""
-        if not (self._offers(step) or step.kernel.takes_wanted):
-            return None
-        inputs = [entry.tensor_type if isinstance(entry, Value) else _types(entry) for entry in step.inputs]
-        return *inputs, *[_types(values) for values in step.outputs]
-
-    def _offers(self, step: Step) -> Sequence[tuple[str, Callable[..., Any]]]:
-        """Specializers that may offer a faster function, in the order in which they are asked."""
-        key = type, in_place, for_rows = step.op.type, step.in_place, step.kernel.for_rows
-        offers = self._offers_to.get(key)
-        if offers is None:
-            found = list[tuple[str, Any]]()
-            if self.jit:
-                found.append(("jit", find_specializer(type, jit=True, rows=for_rows)))
-            if not (in_place or for_rows):  # only compiled loops may write over an input, see `specialize`
-                found.append(("fast", find_specializer(type)))
-            offers = self._offers_to[key] = [(kind, offer) for kind, offer in found if offer is not None]
-        return offers
-
-    def _specialized(self, step: Step, keywords: dict[str, Any]) -> Function | None:
-        """A faster function for these shapes, if the operator has one."""
-        if not (step.has_known_sizes or step.kernel.for_rows or takes_any_size(step.op.type)):
-            return None
-        arguments = types_of_inputs(step)
-        for kind, offer in self._offers(step):
-            if kind == "jit" and _is_left_to_tables(step):
-                continue
-            function = offer(self.place.xp, *arguments, **keywords)
-            if function is not None:
-                return Function(function, f"{kind}_{step.op.type}", False, {}, LOOP if kind == "jit" else KERNEL)
-        return None
-
-
-def _is_left_to_tables(step: Step) -> bool:
-    """Whether a table of C calls computes a step on arrays this small, see `minigraph.lowering.native_segments`."""
-    from minigraph.kernels.jit.recorders import is_small  # late: only executors that compile ask
-
-    shapes = [value.tensor_type.shape for value in (*step.reads, *step.writes)]
-    return not step.kernel.for_rows and is_small(step.op.type, shapes)
-
-
-def _types(entry: Sequence[Value | None] | None) -> Any:
-    return None if entry is None else tuple([None if value is None else value.tensor_type for value in entry])
-
-
-class _Key(NamedTuple):
-    """Everything that the function of a step depends on."""
-
-    is_on_numbers: bool
-    op_type: str
-    kernel: int
-    attrs: str
-    in_place: bool
-    types: Any
-
 
 class _Alike(NamedTuple):
     """Rows that call one function at every size."""
 
-    key: _Key
+    key: FunctionKey
     """Of the first row, at the sizes of the first plan."""
     keywords: dict[str, Any]
     """Keywords of the kernel's call."""

@@ -421,7 +421,7 @@ def plan(text, fetch, **feeds):
 
 
 def test_the_generated_function_is_straight_line_code(monkeypatch):
-    monkeypatch.setattr("minigraph.lowering.instructions.find_specializer", lambda type: None)
+    monkeypatch.setattr("minigraph.lowering.functions.find_specializer", lambda type: None)
     text = """
         block 0
           param w: float32[2, 3]
