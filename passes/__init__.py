@@ -38,6 +38,7 @@ from minigraph.passes.order_operands import OrderOperands
 from minigraph.passes.scale_by_constants import ScaleByConstants
 from minigraph.passes.scale_into_matmul import ScaleIntoMatmul
 from minigraph.passes.shrink_in_update import ShrinkInUpdate
+from minigraph.passes.skip_assigns import SkipAssigns
 from minigraph.passes.skip_joins import SkipJoins
 from minigraph.passes.slice_rows import SliceRows
 from minigraph.passes.split_operands import SplitOperands
@@ -67,6 +68,7 @@ IN_ORDER: tuple[Pass, ...] = (
     TurnTransposes(), TransposeIntoMatmul(), ShareCommonSubexpressions(), FuseSoftmaxCrossEntropy(), SkipJoins(),
     MergeMatmuls(), MergeColumnSums(), MergeProducts(), TransposeOnce(), FindGradientDescent(), MergeUpdates(),
     ShrinkInUpdate(), FuseMeanLoss(), FreeAddends(), RemoveDeadOps(), WriteWhereAssigned(), FuseElementwise(),
+    SkipAssigns(),
 )  # fmt: skip
 """Passes that executors may apply, in the order in which they run."""
 
@@ -116,6 +118,7 @@ __all__ = [
     "ShardOptimizerState",
     "ShareCommonSubexpressions",
     "ShrinkInUpdate",
+    "SkipAssigns",
     "SkipJoins",
     "SliceRows",
     "SplitOperands",

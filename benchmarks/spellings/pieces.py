@@ -402,7 +402,7 @@ AVERAGE = Task(
             "is a gradient descent",
             differs_by(
                 ["elementwise_sub"] * 3 + ["merged_sgd", "fill_constant"],
-                ["scale"] * 4 + ["assign"] * 3 + ["elementwise_add"] * 2 + ["fused_elementwise"],
+                ["scale"] * 4 + ["elementwise_add"] * 2 + ["fused_elementwise"],
             ),
         ),
     },

@@ -107,10 +107,10 @@ class BuildStrategy(_Strategy):
     ----------
     merge_exchanges, unroll_recurrent, fold_constants, slice_rows, matmul_to_mul, clean_up : bool
     share_common_subexpressions, find_gradient_descent, merge_updates, shrink_in_update, fuse_mean_loss : bool
-    free_addends, write_where_assigned, fuse_elementwise : bool
+    free_addends, write_where_assigned, fuse_elementwise, skip_assigns : bool
         Run `MergeExchanges`, `UnrollRecurrent`, `FoldConstants`, `SliceRows`, `MatmulToMul`, `CleanUp`,
         `ShareCommonSubexpressions`, `FindGradientDescent`, `MergeUpdates`, `ShrinkInUpdate`, `FuseMeanLoss`,
-        `FreeAddends`, `WriteWhereAssigned`, `FuseElementwise`; True by default. They keep every bit.
+        `FreeAddends`, `WriteWhereAssigned`, `FuseElementwise`, `SkipAssigns`; True by default. They keep every bit.
     transpose_into_matmul : bool
         Run `TransposeIntoMatmul`, which keeps every bit, too; False by default.
     mean_of_all, find_normalizations, find_cross_entropy, multiply_powers, scale_by_constants : bool
@@ -163,7 +163,8 @@ class BuildStrategy(_Strategy):
      'MatmulToMul', 'TransposeWeights', 'SplitProducts', 'SplitOperands', 'CleanUp', 'ScaleIntoMatmul',
      'TurnTransposes', 'ShareCommonSubexpressions', 'FuseSoftmaxCrossEntropy', 'SkipJoins', 'MergeMatmuls',
      'MergeColumnSums', 'MergeProducts', 'TransposeOnce', 'FindGradientDescent', 'MergeUpdates', 'ShrinkInUpdate',
-     'FuseMeanLoss', 'FreeAddends', 'RemoveDeadOps', 'WriteWhereAssigned', 'FuseElementwise']
+     'FuseMeanLoss', 'FreeAddends', 'RemoveDeadOps', 'WriteWhereAssigned', 'FuseElementwise',
+     'SkipAssigns']
     """
 
     enable_auto_fusion: bool

@@ -408,9 +408,11 @@ def _updates_last(steps: list[Step], names: Collection[str]) -> list[Step]:
 def _state_replaced_by(step: Step) -> dict[Value, Value]:
     """Map each value that `step` writes to what it replaces: state, or beside state results of earlier steps.
 
-    Empty if it writes anything else.
+    Empty if it writes anything else, and for a group of operators: one of them may read what another has written over.
     """
-    if not step.kernel.takes_out or all([value.origin != "state" for value in step.reads]):
+    if not step.kernel.takes_out or step.op.type == "fused_elementwise":
+        return {}
+    if all([value.origin != "state" for value in step.reads]):
         return {}
     old = {value.name: value for value in step.reads if value.origin in ("state", "step")}
     replaced = {v: old[v.name] for v in step.writes if v.name in old and v.tensor_type == old[v.name].tensor_type}

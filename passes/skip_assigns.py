@@ -1,0 +1,75 @@
+"""Let operators write the variables that their results are assigned to."""
+
+from __future__ import annotations
+
+from functools import cache
+
+from minigraph.ir import Operator, Program, VarKind
+from minigraph.kernels import find_kernel
+from minigraph.passes.base import Pass
+from minigraph.passes.rewriting import redirect
+from minigraph.passes.values import Value, Values
+
+_ONE_CALL = frozenset(
+    f"elementwise_{name}" for name in ("add", "sub", "mul", "div", "max", "min")
+) | {"scale"}  # fmt: skip
+"""Operators that may write over an operand: they read each element once, before they write it."""
+
+
+class SkipAssigns(Pass):
+    """Turn ``y = tanh(X=x)`` followed by ``p = assign(X=y)`` into ``p = tanh(X=x)``, where `p` is persistable.
+
+    So with every operator whose kernel writes to memory that it is given; if it reads `p`, with those that may write
+    over what they read, and with groups of operators, which never do. Those that read `y` read `p`.
+
+    Law: every value keeps its bits. `y` is neither fetched nor persistable, nothing else writes `p`, and nothing
+    between the two operators reads its old value.
+    """
+
+    def apply(self, program: Program) -> bool:
+        block = program.global_block()
+        variables = block.vars
+        assigns = [
+            op
+            for op in block.ops.of_type("assign")
+            if (var := variables.get(op.outputs["Out"][0])) is not None and var.persistable
+        ]
+        if not assigns:
+            return False
+        values = Values(program)
+        found = {source: op for op in assigns if (source := _skippable(op, values)) is not None}
+        for source, assign in found.items():
+            names = {source.name: assign.outputs["Out"][0]}
+            for reader in values.readers[source]:
+                if reader is not assign:
+                    redirect(reader, names)
+            values.writer[source].replace_output(source.name, names[source.name])
+            block.remove(assign)
+        return bool(found)
+
+
+def _skippable(assign: Operator, values: Values) -> Value | None:
+    """The value that is assigned, if the operator that makes it may write the variable itself."""
+    source, target = values.input(assign, "X"), assign.outputs["Out"][0]
+    maker = values.producer(source)
+    if maker is None or not _takes_memory(maker.type) or values.is_live_out(source):
+        return None
+    given, kept = values.block.vars[source.name], values.block.vars[target]
+    if given.kind is not VarKind.LOD_TENSOR or given.tensor_type != kept.tensor_type or -1 in (given.shape or ()):
+        return None
+    new = values.written(target, assign)
+    if not values.is_only(source) or new.number > 1 or not values.is_live_out(new):
+        return None
+    first, last, readers = values.position[maker], values.position[assign], values.readers[values.read(target, assign)]
+    if maker in readers and maker.type not in (*_ONE_CALL, "fused_elementwise"):
+        return None
+    reads_old = any(first < values.position[op] < last for op in readers)
+    by_name = any(use.slot is None or use.op.definition.has_hidden_names for use in values.users(source))
+    return None if reads_old or by_name else source
+
+
+@cache
+def _takes_memory(type: str) -> bool:
+    """Whether the kernel writes its results to memory that it is given, and none of them is a view."""
+    kernel = find_kernel(type, "cpu")
+    return kernel is not None and kernel.takes_out and kernel.view_of is None
