@@ -5,9 +5,12 @@
 
 import minigraph as fluid
 
+from .by_hand import ACCUMULATION, CLIP_BY_VALUE, DESCENT
 from .elements import DIFFERENCE, INVERSE_ROOT, SWISH
 from .formulas import BIAS, CUBIC, FACTOR_ONCE, LAYER_NORM, LOSS, RESHAPE, SOFTMAX
+from .losses import GATE, HARD_SWISH, SQUARED_ERROR, TEMPERATURE
 from .networks import ATTENTION, CONVOLUTION, MLP, SUM, updates
+from .normalizations import BATCH_NORM, GROUP_NORM, INSTANCE_NORM
 from .pieces import (
     AFFINE,
     AVERAGE,
@@ -57,6 +60,16 @@ TASKS = {
     "residual": RESIDUAL,
     "decay": DECAY,
     "average": AVERAGE,
+    "batch normalization": BATCH_NORM,
+    "group normalization": GROUP_NORM,
+    "instance normalization": INSTANCE_NORM,
+    "descent": DESCENT,
+    "accumulation": ACCUMULATION,
+    "clip by value": CLIP_BY_VALUE,
+    "squared error": SQUARED_ERROR,
+    "gate": GATE,
+    "temperature": TEMPERATURE,
+    "hard swish": HARD_SWISH,
     "Adam": updates(lambda **options: fluid.optimizer.Adam(0.01, **options)),
     "Momentum": updates(lambda **options: fluid.optimizer.Momentum(0.01, 0.9, **options)),
 }

@@ -1,0 +1,110 @@
+"""Updates and clips that are written out in several spellings."""
+
+import minigraph as fluid
+from minigraph import layers
+
+from .formulas import LOSS
+from .pieces import _updated
+from .tasks import Apart, Task, differs_by
+
+
+def _number(value):
+    return layers.fill_constant([1], "float32", value)
+
+
+def _state(name, shape, value=0.0):
+    return layers.create_global_var(list(shape), value, "float32", persistable=True, name=name)
+
+
+# Gradient descent
+
+
+def _each(update):
+    def updates(loss):
+        for p, g in fluid.backward.append_backward(loss):
+            update(p, g)
+
+    return _updated(updates)
+
+
+DESCENT = Task(
+    LOSS.feed,
+    {
+        "operators": _each(lambda p, g: layers.assign(p - 0.1 * g, p)),
+        "scale": _each(lambda p, g: layers.assign(layers.elementwise_sub(p, layers.scale(g, 0.1)), p)),
+        "added": _each(lambda p, g: layers.assign(layers.elementwise_add(p, g * -0.1), p)),
+        "sums": _each(lambda p, g: layers.sums([p, layers.scale(g, -0.1)], out=p)),
+        "optimizer": _updated(lambda loss: fluid.optimizer.SGD(0.1).minimize(loss)),
+    },
+    apart={"optimizer": Apart("has its rate in a variable", differs_by([], ["fill_constant"]))},
+    optimizer=None,
+)
+
+# Gradients of several batches
+
+
+def _accumulated(add):
+    def updates(loss):
+        optimizer, found = fluid.optimizer.SGD(0.1), []
+        for p, g in optimizer.backward(loss):
+            total = _state(f"{p.name}_sum", p.shape)
+            add(total, g)
+            found.append((p, layers.scale(total, 0.25)))
+        optimizer.apply_gradients(found)
+
+    return _updated(updates)
+
+
+ACCUMULATION = Task(
+    LOSS.feed,
+    {
+        "operator": _accumulated(lambda a, g: layers.assign(a + g, a)),
+        "elementwise_add": _accumulated(lambda a, g: layers.assign(layers.elementwise_add(g, a), a)),
+        "sums": _accumulated(lambda a, g: layers.assign(layers.sums([a, g]), a)),
+        "sums to the state": _accumulated(lambda a, g: layers.sums([a, g], out=a)),
+    },
+    apart={
+        "sums": Apart(
+            "adds two by another operator, which may not write over them",
+            differs_by(["sum"] * 3 + ["assign"] * 3, ["elementwise_add"] * 3),
+        ),
+        "sums to the state": Apart(
+            "adds two by another operator, with the same call", differs_by(["sum"] * 3, ["elementwise_add"] * 3)
+        ),
+    },
+    optimizer=None,
+)
+
+# Clips by value
+
+
+def _clipped(clip):
+    def updates(loss):
+        optimizer = fluid.optimizer.SGD(0.1)
+        optimizer.apply_gradients([(p, clip(g)) for p, g in optimizer.backward(loss)])
+
+    return _updated(updates)
+
+
+def _by_strategy(loss):
+    fluid.optimizer.SGD(0.1, grad_clip=fluid.clip.GradientClipByValue(0.01)).minimize(loss)
+
+
+_BOUNDS = ["fill_constant"] * 2 + ["elementwise_min", "elementwise_max"] * 2 + ["fused_elementwise"]
+_BY_BOUNDS = Apart("has two operators for the bounds", differs_by(_BOUNDS, ["clip"] * 3))
+
+CLIP_BY_VALUE = Task(
+    LOSS.feed,
+    {
+        "clip": _clipped(lambda g: layers.clip(g, -0.01, 0.01)),
+        "strategy": _updated(_by_strategy),
+        "least of": _clipped(
+            lambda g: layers.elementwise_max(layers.elementwise_min(g, _number(0.01)), _number(-0.01))
+        ),
+        "greatest of": _clipped(
+            lambda g: layers.elementwise_min(layers.elementwise_max(g, _number(-0.01)), _number(0.01))
+        ),
+    },
+    apart=dict.fromkeys(("least of", "greatest of"), _BY_BOUNDS),
+    optimizer=None,
+)
