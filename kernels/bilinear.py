@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
+
 from minigraph.kernels.cuda import gemm
+from minigraph.kernels.indexing import require_inside
+from minigraph.kernels.rank_table import on_host
 from minigraph.kernels.registry import kernel
 from minigraph.kernels.sequence_windows import lookahead, lookahead_grad, offsets_of_rows
 from minigraph.kernels.sums import add_over
@@ -70,6 +75,72 @@ def fsp_grad(xp, x, y, d_out, *, wanted):
 def _flat(images) -> Any:
     batch, channels, height, width = images.shape
     return images.reshape(batch, channels, height * width)
+
+
+@kernel("tree_conv")
+def tree_conv(xp, nodes, edges, filter, *, max_depth):
+    patches = _patches(xp, nodes, _shares(xp, nodes, edges, max_depth))
+    out = gemm.dot(xp, patches, _by_place(xp, filter))
+    return narrow(xp, out.reshape(*nodes.shape[:2], *filter.shape[2:]), nodes.dtype)
+
+
+@kernel("tree_conv_grad")
+def tree_conv_grad(xp, nodes, edges, filter, d_out, *, max_depth, wanted):
+    (batch, count, features), columns = nodes.shape, filter.shape[2] * filter.shape[3]
+    shares = _shares(xp, nodes, edges, max_depth)
+    d = widen(d_out).reshape(batch * count, columns)
+    d_nodes = d_filter = None
+    if wanted[0]:
+        d_patches = gemm.dot(xp, d, _by_place(xp, filter).T).reshape(batch, 3 * count, features)
+        d_nodes = narrow(xp, gemm.matmul(xp, shares.swapaxes(1, 2), d_patches), nodes.dtype)
+    if wanted[1]:
+        by_place = gemm.dot(xp, _patches(xp, nodes, shares).T, d).reshape(3, features, *filter.shape[2:])
+        d_filter = narrow(xp, xp.ascontiguousarray(by_place.swapaxes(0, 1)), filter.dtype)
+    return d_nodes, d_filter
+
+
+def _patches(xp, nodes, shares) -> Any:
+    """The nodes below each node, added up by their places: [batch * nodes, 3 * features]."""
+    batch, count, features = nodes.shape
+    return gemm.matmul(xp, shares, widen(nodes)).reshape(batch * count, 3 * features)
+
+
+def _by_place(xp, filter) -> Any:
+    """The filter as a matrix [3 * features, size * filters]."""
+    features, places, size, filters = filter.shape
+    return xp.ascontiguousarray(widen(filter).swapaxes(0, 1)).reshape(places * features, size * filters)
+
+
+def _shares(xp, nodes, edges, max_depth) -> Any:
+    """Weights of the nodes in the patch of each, for each of its places: [batch, nodes * 3, nodes]."""
+    batch, count = nodes.shape[:2]
+    require_inside(xp, edges, count + 1, "EdgeSet")
+    shares = np.zeros((batch, count, 3, count), widen(nodes).dtype)
+    for share, tree in zip(shares, on_host(edges).tolist(), strict=True):
+        children: dict[int, list[int]] = {}
+        for parent, child in tree:
+            if not parent or not child:
+                break
+            children.setdefault(parent, []).append(child)
+        for root in range(1, min(count, 1 + sum(map(len, children.values()))) + 1):
+            for node, places in _patch(children, root, max_depth):
+                share[root - 1, :, node - 1] += places
+    return xp.asarray(shares.reshape(batch, 3 * count, count))
+
+
+def _patch(children, root, max_depth) -> Iterator[tuple[int, tuple[float, float, float]]]:
+    """Each node below `root`, with how far it lies at the left, at the right and at the top."""
+    pending, seen = [(root, 0.5, 0)], {root}
+    while pending:
+        node, offset, depth = pending.pop()
+        top = (max_depth - depth) / max_depth
+        left = (1 - top) * offset
+        yield node, (left, (1 - top) * (1 - left), top)
+        below = children.get(node, []) if depth + 1 < max_depth else []
+        for i, child in enumerate(below):
+            if child not in seen:
+                seen.add(child)
+                pending.append((child, i / (len(below) - 1) if len(below) > 1 else 0.5, depth + 1))
 
 
 @kernel("row_conv")

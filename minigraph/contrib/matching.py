@@ -1,4 +1,4 @@
-"""Layers of ``fluid.contrib`` for networks that match texts."""
+"""Layers of ``fluid.contrib`` for networks that match texts, and over trees."""
 
 from __future__ import annotations
 
@@ -6,9 +6,46 @@ from typing import Any
 
 from minigraph.errors import ProgramError
 from minigraph.ir import Variable
-from minigraph.layer_helper import LayerHelper, check_floating, layer
+from minigraph.layer_helper import LayerHelper, check_floating, check_variable, layer
 
-__all__ = ["match_matrix_tensor"]
+__all__ = ["match_matrix_tensor", "tree_conv"]
+
+
+@layer
+def tree_conv(
+    nodes_vector: Variable,
+    edge_set: Variable,
+    output_size: int,
+    num_filters: int = 1,
+    max_depth: int = 2,
+    act: str | None = "tanh",
+    param_attr: Any = None,
+    bias_attr: Any = None,
+    name: str | None = None,
+) -> Variable:
+    """Convolve over trees: each node's result depends on the nodes below it, fewer than `max_depth` edges away.
+
+    Parameters
+    ----------
+    nodes_vector : Variable, float[batch, nodes, features]
+    edge_set : Variable, int[batch, edges, 2]
+        Numbers of parent and child, from 1 on; the edges of a tree end at the first 0.
+    output_size, num_filters : int
+        The last dimensions of the result, [batch, nodes, output_size, num_filters].
+
+    References
+    ----------
+    L. Mou et al., Convolutional neural networks over tree structures for programming language processing, AAAI 2016.
+    """
+    nodes = check_floating(nodes_vector, "tree_conv: nodes_vector")
+    if len(nodes.shape or ()) != 3:
+        raise ProgramError(f"tree_conv: nodes_vector must be [batch, nodes, features], got {nodes!r:.80}")
+    helper = LayerHelper("tree_conv", name=name)
+    assert nodes.shape is not None
+    weight = helper.required(param_attr, [nodes.shape[2], 3, output_size, num_filters], nodes.dtype, "tree_conv")
+    edges = check_variable(edge_set, "tree_conv: edge_set")
+    result = helper.emit("tree_conv", NodesVector=nodes, EdgeSet=edges, Filter=weight, max_depth=max_depth)
+    return helper.activation(helper.bias(result, bias_attr), act)
 
 
 @layer

@@ -14,7 +14,7 @@ from minigraph.dygraph.normalization import BatchNorm, GroupNorm, InstanceNorm, 
 from minigraph.dygraph.parallel import DataParallel, Env, ParallelEnv, prepare_context
 from minigraph.dygraph.tracing import TracedLayer
 from minigraph.dygraph.translation import ProgramTranslator, declarative, dygraph_to_static_func
-from minigraph.dygraph.weights import NCE, BilinearTensorProduct, SpectralNorm
+from minigraph.dygraph.weights import NCE, BilinearTensorProduct, SpectralNorm, TreeConv
 from minigraph.eager.guard import disable_dygraph, enable_dygraph, enabled, grad, guard, no_grad, to_variable
 from minigraph.eager.learning_rate import (
     CosineDecay,
@@ -87,6 +87,7 @@ __all__ = [
     "StepDecay",
     "Tensor",
     "TracedLayer",
+    "TreeConv",
     "declarative",
     "disable_dygraph",
     "disable_imperative",

@@ -51,6 +51,45 @@ class BilinearTensorProduct(Layer):
         return self._helper.activation(result, self._act)
 
 
+class TreeConv(Layer):
+    """A convolution over trees; see `minigraph.contrib.layers.tree_conv`.
+
+    Parameters
+    ----------
+    feature_size, output_size, num_filters : int
+    max_depth : int
+        Number of levels of the tree that a filter covers.
+    act : str, optional
+        Operator applied to the result.
+    bias_attr : ParamAttr, optional
+        Without one there is no bias.
+    """
+
+    @public
+    def __init__(
+        self,
+        feature_size: int,
+        output_size: int,
+        num_filters: int = 1,
+        max_depth: int = 2,
+        act: str | None = "tanh",
+        param_attr: Any = None,
+        bias_attr: Any = None,
+        name: str | None = None,
+        dtype: Any = "float32",
+    ) -> None:
+        super().__init__(dtype=dtype)
+        self._act, self._max_depth = act, max_depth
+        self.bias = self.create_parameter([num_filters], bias_attr, dtype, is_bias=True) if bias_attr else None
+        self.weight = self._required([feature_size, 3, output_size, num_filters], param_attr)
+
+    def forward(self, nodes_vector: Variable, edge_set: Variable) -> Variable:
+        nodes = check_floating(nodes_vector, "TreeConv: nodes_vector")
+        slots = {"NodesVector": nodes, "EdgeSet": edge_set, "Filter": self.weight}
+        result = self._helper.emit("tree_conv", **slots, max_depth=self._max_depth)
+        return self._helper.activation(self._helper.plus(result, self.bias, axis=-1), self._act)
+
+
 class SpectralNorm(Layer):
     """A weight divided by about its largest singular value; see `minigraph.layers.spectral_norm`.
 

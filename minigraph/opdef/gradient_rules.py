@@ -18,15 +18,16 @@ from minigraph.opdef.lengths import LengthSource
 from minigraph.types import TensorType
 
 
-def of_bilinear(x: str, y: str, out: str) -> GradRule:
-    """The rule of the gradient operator of one that is linear in each of the slots `x` and `y`, and has no others.
+def of_bilinear(x: str, y: str, out: str, *others: str) -> GradRule:
+    """The rule of the gradient operator of one that is linear in each of the slots `x` and `y`.
 
-    What flows into the gradient of one takes its place. These operators have no further derivatives.
+    Its other slots, `others`, get no gradient. What flows into the gradient of one takes its place. These operators
+    have no further derivatives.
     """
 
     def rule(ctx: GradContext) -> Iterator[OpSpec]:
         forward, to_d_out = ctx.op.definition.forward or "", ctx.d_input(out + GRAD_SUFFIX)
-        values = {slot: ctx.input(slot) for slot in (x, y)}
+        values = {slot: ctx.input(slot) for slot in (x, y, *others)}
         for slot, other in ((x, y), (y, x)):
             flowing = ctx.d_output(slot + GRAD_SUFFIX)
             if flowing:

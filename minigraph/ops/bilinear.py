@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from minigraph.opdef import op
 from minigraph.opdef.gradient_rules import fused, of_bilinear
-from minigraph.types import TensorType, require, require_floating, require_same_dtype, same_dim
+from minigraph.types import DType, TensorType, require, require_floating, require_same_dtype, same_dim
 
 
 @op(
@@ -47,6 +47,37 @@ def fsp(x: TensorType, y: TensorType) -> TensorType:
     fits = all(same_dim(x.shape[i], y.shape[i]) for i in (0, 2, 3))
     require(fits, f"X and Y must be images of one size, got {x} and {y}")
     return x.with_shape((max(x.shape[0], y.shape[0]), x.shape[1], y.shape[1]))
+
+
+@op(
+    "tree_conv", inputs="NodesVector EdgeSet Filter", outputs="Out",
+    grad=fused(
+        "NodesVector", "EdgeSet", "Filter", to="NodesVector Filter",
+        grad=of_bilinear("NodesVector", "Filter", "Out", "EdgeSet"), lod=False,
+    ),
+)  # fmt: skip
+def tree_conv(nodes: TensorType, edges: TensorType, filter: TensorType, *, max_depth: int = 2) -> TensorType:
+    """For each node of a tree the sum over the nodes below it, fewer than `max_depth` edges away, itself among them.
+
+    NodesVector is ``[batch, nodes, features]``; EdgeSet ``[batch, edges, 2]`` the numbers, from 1 on, of parent and
+    child, up to the first pair with a 0; Filter ``[features, 3, size, filters]`` has a weight for what lies at the
+    left, at the right and at the top, between which a node's is interpolated. Out is
+    ``[batch, nodes, size, filters]``, 0 where there is no node.
+
+    References
+    ----------
+    L. Mou et al., Convolutional neural networks over tree structures for programming language processing, AAAI 2016.
+    """
+    require_floating(nodes)
+    require_same_dtype("NodesVector and Filter", nodes, filter)
+    require(nodes.rank == 3, f"NodesVector must be [batch, nodes, features], got {nodes}")
+    is_edges = edges.dtype in (DType.INT32, DType.INT64) and edges.rank == 3 and same_dim(edges.shape[2], 2)
+    require(is_edges, f"EdgeSet must be integers [batch, edges, 2], got {edges}")
+    require(same_dim(edges.shape[0], nodes.shape[0]), f"EdgeSet must have a tree for each of {nodes}, got {edges}")
+    fits = filter.rank == 4 and same_dim(filter.shape[0], nodes.shape[2]) and same_dim(filter.shape[1], 3)
+    require(fits, f"Filter must have shape [{nodes.shape[2]}, 3, size, filters], got {list(filter.shape)}")
+    require(max_depth > 1, f"max_depth must be more than 1, got {max_depth}")
+    return nodes.with_shape((*nodes.shape[:2], *filter.shape[2:]))
 
 
 @op(

@@ -21,7 +21,6 @@ _SERVERS = Absent(
     "parameter servers are out of scope",
     "Train on several ranks: minigraph.parallel.DataParallel or fleet's collective mode, and minigraph launch.",
 )
-_OPERATORS = Absent("this operator is not here yet", "Build it from layers.gather, layers.pad2d and arithmetic.")
 _TOOLS = Absent("this tool of Paddle's own is out of scope", "Leave the call out: the numbers do not depend on it.")
 _INFERENCE = Absent(
     "the inference engine is out of scope",
@@ -53,9 +52,6 @@ _NAMES = {
         multi_upload load_persistables_for_increment load_persistables_for_inference convert_dist_to_sparse_program
         tdm_child tdm_sampler rank_attention parameter_server
         hdfs fleet_util
-    """,
-    _OPERATORS: """
-        TreeConv tree_conv
     """,
     _TOOLS: """
         Compressor QuantizeTranspiler

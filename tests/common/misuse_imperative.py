@@ -33,6 +33,14 @@ def image(channels=3):
     return T(np.ones((2, channels, 4, 4), "float32"))
 
 
+def tree_nodes():
+    return T(np.ones((2, 3, 3), "float32"))
+
+
+def tree_edges():
+    return T(np.array([[[1, 2], [1, 3]]] * 2, "int32"))
+
+
 def volume(channels=3):
     return T(np.ones((2, channels, 4, 4, 4), "float32"))
 
@@ -76,6 +84,7 @@ LAYERS = {
     "BilinearTensorProduct": lambda call: used(call(D.BilinearTensorProduct, 3, 3, 2), matrix(), matrix()),
     "NCE": lambda call: used(call(D.NCE, 5, 3), matrix(), T(np.array([[1], [2]]))),
     "SpectralNorm": lambda call: used(call(D.SpectralNorm, [2, 3]), matrix()),
+    "TreeConv": lambda call: used(call(D.TreeConv, 3, 2), tree_nodes(), tree_edges()),
     "Pool2D": lambda call: used(call(D.Pool2D, 2), image()),
     "Embedding": lambda call: used(call(D.Embedding, [5, 2]), ids()),
     "LayerNorm": lambda call: used(call(D.LayerNorm, 3), matrix()),
@@ -126,6 +135,7 @@ APPLIED = {
     "BilinearTensorProduct": (lambda: D.BilinearTensorProduct(3, 3, 2), matrix, matrix),
     "NCE": (lambda: D.NCE(5, 3), matrix, lambda: T(np.array([[1], [2]]))),
     "SpectralNorm": (lambda: D.SpectralNorm([2, 3]), matrix),
+    "TreeConv": (lambda: D.TreeConv(3, 2), tree_nodes, tree_edges),
     "Pool2D": (lambda: D.Pool2D(2), image),
     "Embedding": (lambda: D.Embedding([5, 2]), ids),
     "LayerNorm": (lambda: D.LayerNorm(3), matrix),

@@ -1094,6 +1094,23 @@ case(
     x="f 2,3 float64",
     y="f 2 float64",
 )
+_TREES = np.array([[[1, 2], [1, 3], [1, 4], [2, 5], [2, 6]], [[2, 1], [2, 3], [3, 4], [3, 6], [4, 5]]], "int32")
+for _depth in (2, 3, 8):
+    case(
+        f"tree_conv_{_depth}",
+        lambda L, x, edges, _d=_depth: contrib(L).tree_conv(
+            x, edges, 1, 1, _d, param_attr=waves(L), bias_attr=waves(L) if _d == 3 else False
+        ),
+        x="f 2,6,4",
+        edges=_TREES,
+    )
+case(
+    "tree_conv_of_several_filters",  # whose gradient is wrong in 1.8.5
+    lambda L, x, edges: contrib(L).tree_conv(x, edges, 2, 3, act=None, param_attr=waves(L), bias_attr=False),
+    gradients=False,
+    x="f 2,6,3",
+    edges=_TREES,
+)
 case("ctr_metric_bundle", lambda L, p, y: contrib(L).ctr_metric_bundle(p, y), gradients=False, p="s 4,1", y="s 4,1")
 
 

@@ -9,6 +9,9 @@ def _sizes(*numbers: int) -> np.ndarray:
     return np.array(numbers, "int32")
 
 
+_TREES = np.array([[[1, 2], [1, 3], [1, 4], [3, 5], [3, 6]], [[2, 1], [1, 3], [0, 0], [1, 2], [0, 0]]], "int32")
+"""Edges of two trees, the second of which ends at the first 0."""
+
 SAMPLES = [
     sample("crop", X=floats(4, 3, 5), shape=[2, 3, 2], offsets=[1, 0, 3]),
     sample("crop", X=floats(4, 3), shape=[-1, 2], offsets=[0, 1], known="X"),
@@ -42,6 +45,10 @@ SAMPLES = [
     sample("fsp", X=floats(2, 3, 2, 4), Y=floats(2, 2, 2, 4)),
     sample("fsp", X=floats(1, 1, 1, 1), Y=floats(1, 1, 1, 1)),
     sample("fsp", X=floats(0, 2, 2, 2), Y=floats(0, 3, 2, 2)),
+    sample("tree_conv", NodesVector=floats(2, 6, 3), EdgeSet=_TREES, Filter=floats(3, 3, 2, 2), max_depth=3),
+    sample("tree_conv", NodesVector=floats(2, 6, 1), EdgeSet=_TREES, Filter=floats(1, 3, 1, 1)),
+    sample("tree_conv", NodesVector=floats(1, 1, 1), EdgeSet=_TREES[:1, :0], Filter=floats(1, 3, 1, 1)),
+    sample("tree_conv", NodesVector=floats(0, 2, 2), EdgeSet=_TREES[:0], Filter=floats(2, 3, 2, 1)),
     sample("row_conv", X=floats(2, 5, 3), Filter=floats(3, 3)),
     sample("row_conv", X=floats(2, 2, 3), Filter=floats(4, 3)),
     sample("row_conv", X=floats(1, 1, 1), Filter=floats(1, 1)),
