@@ -12,10 +12,11 @@ from typing import Any
 import numpy as np
 
 from minigraph.kernels.batches import Batch
-from minigraph.kernels.indexing import added_rows, require_inside
+from minigraph.kernels.indexing import combine_rows, require_inside
 from minigraph.kernels.rank_table import on_host
 from minigraph.kernels.reduce import largest
 from minigraph.kernels.registry import kernel
+from minigraph.kernels.sums import add_over
 from minigraph.kernels.upcast import widen
 
 LEAST = 1e-200
@@ -33,7 +34,7 @@ def warpctc_by(scaled_sums) -> Callable[..., Any]:
         labels = Batch(xp, label, label_length, label_levels, "Label")
         targets = xp.where(labels.present, labels.tokens(label), 0)
         require_inside(xp, targets, logits.shape[-1], "Label")
-        shares = _Shares(xp, steps.padded(widen(given)))
+        shares = _Shares(xp, xp.ascontiguousarray(steps.padded(widen(given))))
         loss, d_logits = _loss(xp, shares, steps.present, targets, labels.present.sum(1), blank, scaled_sums)
         gradient = xp.ascontiguousarray(d_logits.swapaxes(0, 1)).astype(logits.dtype, copy=False)
         return gradient, loss[:, None].astype(logits.dtype)
@@ -48,12 +49,15 @@ class _Shares:
         self._logits, self._peaks = logits, largest(xp, logits, -1, keepdims=True)
         self.of_all = logits - self._peaks
         xp.exp(self.of_all, out=self.of_all)
-        self._totals = self.of_all.sum(-1, keepdims=True)
+        self._totals = add_over(xp, self.of_all, (2,), keepdims=True)
         self.of_all /= self._totals
 
-    def of(self, xp, classes) -> Any:
-        """Probabilities of other classes in each sequence, [batch, time, number], in float64, where fewer underflow."""
-        found = xp.take_along_axis(self._logits, classes[:, None, :], 2).astype(np.float64)
+    def of(self, xp, places) -> Any:
+        """Probabilities of the classes at places of the logits, [batch, time, number], in float64.
+
+        Fewer underflow there.
+        """
+        found = xp.take(self._logits, places).astype(np.float64)
         found -= self._peaks
         xp.exp(found, out=found)
         found /= self._totals
@@ -77,7 +81,9 @@ def _loss(xp, shares, present, targets, counts, blank, scaled_sums) -> tuple[Any
     repeated = (targets[:, 1:] == targets[:, :-1]) & is_state[:, 4::2]
     present = present & (counts + repeated.sum(1) <= present.sum(1))[:, None]
     ends = is_state & (xp.arange(states.shape[1]) >= (lasts - 1)[:, None])
-    of_states = shares.of(xp, states) * is_state[:, None]
+    places = xp.arange(batch * steps).reshape(batch, steps, 1) * classes + states[:, None, :]
+    of_states = shares.of(xp, places)
+    of_states *= is_state[:, None]
     by_time = xp.ascontiguousarray(of_states.swapaxes(0, 1))
     log_total, share = scaled_sums(xp, by_time, skips, ends, present.T)
     if share is None:
@@ -85,9 +91,8 @@ def _loss(xp, shares, present, targets, counts, blank, scaled_sums) -> tuple[Any
     counted = xp.isfinite(log_total) & present.any(1)
     used = present & counted[:, None]
     share = xp.where(used[:, :, None], share.swapaxes(0, 1), 0)
-    places = xp.arange(batch * steps).reshape(batch, steps, 1) * classes + states[:, None, :]
-    gradient *= used[:, :, None]
-    gradient -= added_rows(xp, gradient.reshape(-1), places.reshape(-1), share.reshape(-1)).reshape(gradient.shape)
+    gradient[~used] = 0
+    combine_rows(xp, "add", gradient.reshape(-1), places.reshape(-1), -share.reshape(-1).astype(gradient.dtype))
     return xp.where(counted, -xp.where(counted, log_total, 0), 0), gradient
 
 
