@@ -386,6 +386,24 @@ def test_windows_and_padding_are_those_of_the_innermost_sequences():
     assert np.array(rows)[:, :, 0].tolist() == [[1, 2], [3, 4], [5, 0]]
 
 
+def test_parts_and_paths_are_those_of_the_innermost_sequences():
+    """In the original they end with the rows 2 and 3, so that the other rows become zeros and have no loss."""
+    x, tags = fluid.data("x", [None, 2], lod_level=2), fluid.data("tags", [None, 1], "int64", lod_level=2)
+    constant = fluid.initializer.Constant
+    summed = layers.row_conv(x, 1, param_attr=fluid.ParamAttr(initializer=constant(1.0)))
+    losses = layers.linear_chain_crf(x, tags, fluid.ParamAttr("crfw", initializer=constant(0.0)))
+    executor, lengths = fluid.Executor(), [[2, 1], [1, 2, 2]]
+    executor.run(fluid.default_startup_program())
+    rows, numbers = np.arange(1.0, 11, dtype=np.float32).reshape(5, 2), np.zeros((5, 1), np.int64)
+    given = [fluid.create_lod_tensor(each, lengths, fluid.CPUPlace()) for each in (rows, numbers)]
+    feed, fetched = dict(zip(("x", "tags"), given, strict=True)), [summed, losses, layers.sequence_concat([x, x])]
+    sums, losses, parts = executor.run(feed=feed, fetch_list=fetched, return_numpy=False)
+    assert np.array(sums).tolist() == [[1, 2], [8, 10], [5, 6], [16, 18], [9, 10]]
+    np.testing.assert_allclose(np.array(losses), np.log1p(np.e) * np.array([[1], [2], [2]]), rtol=1e-6)
+    np.testing.assert_array_equal(np.array(parts), rows[[0, 0, 1, 2, 1, 2, 3, 4, 3, 4]])
+    assert parts.lod() == [[0, 2, 6, 10]]
+
+
 def test_the_projection_of_an_lstm_has_its_own_activation():
     x = fluid.data("x", [None, 8], lod_level=1)
     weights = fluid.ParamAttr(initializer=fluid.initializer.Constant(0.5))
