@@ -13,6 +13,7 @@ import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Protocol
 
 from minigraph.errors import NotFoundError, OpError, suggest
@@ -404,37 +405,60 @@ def op(
             if str(infer.__annotations__[name]) not in CONVERTERS:
                 raise TypeError(f"attribute {name}: no attribute type {infer.__annotations__[name]}")
 
-        def make() -> OpDef:
-            out_slots = tuple(Slot(n.rstrip("*~?"), "*" in n, "?" in n, "~" in n) for n in outputs.split())
-            definition = OpDef(
-                type=type,
-                inputs=tuple(
-                    _input_slot(name, str(infer.__annotations__[p]), name in rows.split(), name in arrays.split())
-                    for name, p in zip(names, slots, strict=True)
-                ),
-                outputs=out_slots,
-                attrs={attr.name: attr for attr in (_attr(infer, name) for name in attrs)},
-                infer=infer,
-                grad=grad,
-                backend_attrs=dict(backend_attrs or {}),
-                doc=inspect.cleandoc(doc or infer.__doc__ or ""),
-                forward=forward,
-                updates=tuple(updates.split()),
-                unchanged=unchanged,
-                has_effect=has_effect,
-                lod=_length_sources(lod, out_slots),
-                lengths=tuple(lengths.split()),
-            )
-            if isinstance(grad, OperatorRule):
-                grad.complete(definition)
-            return definition
-
-        define(type, make)
+        # No closure: one would keep eighteen objects for each operator, which the garbage collector looks at.
+        define(type, partial(
+            _made_of_function, infer, type=type, inputs=names, outputs=outputs, grad=grad, rows=rows.split(),
+            arrays=arrays.split(), backend_attrs=backend_attrs, forward=forward, updates=updates, unchanged=unchanged,
+            has_effect=has_effect, lod=lod, lengths=lengths, doc=doc,
+        ))  # fmt: skip
         if isinstance(grad, OperatorRule):
-            define(grad.type_for(type), lambda: grad.define(definition_of(type)))
+            define(grad.type_for(type), partial(_made_of_rule, grad, type))
         return infer
 
     return decorate
+
+
+def _made_of_function(
+    infer: Callable[..., Any],
+    *,
+    inputs: Sequence[str],
+    outputs: str,
+    grad: GradRule | OperatorRule | BlockGrad | None,
+    rows: Sequence[str],
+    arrays: Sequence[str],
+    backend_attrs: Mapping[str, Any] | None,
+    updates: str,
+    lod: str | Count | Mapping[str, str | Count],
+    lengths: str,
+    doc: str,
+    **fields: Any,
+) -> OpDef:
+    """The definition of an operator whose types `infer` infers; arguments are those of `op`, some of them split."""
+    slots, attrs = parameter_names(infer)
+    out_slots = tuple(Slot(n.rstrip("*~?"), "*" in n, "?" in n, "~" in n) for n in outputs.split())
+    definition = OpDef(
+        inputs=tuple(
+            _input_slot(name, str(infer.__annotations__[p]), name in rows, name in arrays)
+            for name, p in zip(inputs, slots, strict=True)
+        ),
+        outputs=out_slots,
+        attrs={attr.name: attr for attr in (_attr(infer, name) for name in attrs)},
+        infer=infer,
+        grad=grad,
+        backend_attrs=dict(backend_attrs or {}),
+        doc=inspect.cleandoc(doc or infer.__doc__ or ""),
+        updates=tuple(updates.split()),
+        lod=_length_sources(lod, out_slots),
+        lengths=tuple(lengths.split()),
+        **fields,
+    )
+    if isinstance(grad, OperatorRule):
+        grad.complete(definition)
+    return definition
+
+
+def _made_of_rule(rule: OperatorRule, forward: str) -> OpDef:
+    return rule.define(definition_of(forward))
 
 
 def _length_sources(lod: str | Count | Mapping[str, str | Count], outputs: Sequence[Slot]) -> dict[str, LengthSource]:
