@@ -36,6 +36,8 @@ _LETTERS = {
     "group_norm": "mvvifmvvv",
     "group_norm_grad": "mvvvmifmww",
     "instance_norm_grad": "mvvvmmww",
+    "unit_rows": "mfvm",
+    "unit_rows_grad": "mmfm",
 }
 """The kinds of the parameters of each loop, see `minigraph.kernels.jit.loops_in_tables`."""
 
@@ -56,8 +58,8 @@ def _register(type: str, loop_for: Callable[..., str | None], arranged: Callable
         loop = _LOOPS.typed(name, _LETTERS[name], types_of(types[0].dtype))
 
         def call(*inputs: Any, out: Any = ()) -> Any:
-            vectors(*[x for x in (*inputs, *out) if x is not None])
-            buffers = list(out)
+            buffers = list(out) if isinstance(out, tuple | list) else [out]
+            vectors(*[x for x in (*inputs, *buffers) if x is not None])
 
             def new(shape: Any, dtype: Any) -> Any:
                 buffer = buffers.pop(0) if buffers else None
@@ -275,3 +277,36 @@ _register("group_norm", _group_norm_loop, _group_norm)
 _register("group_norm_grad", _group_norm_grad_loop, _group_norm_grad)
 _register("instance_norm", _instance_norm_loop, _instance_norm)
 _register("instance_norm_grad", _instance_norm_grad_loop, _instance_norm_grad)
+
+
+# Rows brought to length 1
+
+
+def _unit_loop(name: str, x: Any, axis: int, *others: Any) -> str | None:
+    """The loop for rows of float32, whose squares neither overflow nor underflow in float64."""
+    is_last = axis in (-1, len(x.shape) - 1)
+    fits = is_last and x.dtype == np.float32 and prod(x.shape) >= offers.LEAST and 0 not in x.shape
+    return name if fits and all(each.dtype == x.dtype for each in others) else None
+
+
+def _norm_loop(x, *, axis, epsilon):
+    return _unit_loop("unit_rows", x, axis)
+
+
+def _norm(new, name, x, *, axis, epsilon):
+    matrix = prod(x.shape[:-1]), x.shape[-1]
+    length, y = new((*x.shape[:-1], 1), x.dtype), new(x.shape, x.dtype)
+    return (x.reshape(matrix), epsilon, length.reshape(-1), y.reshape(matrix)), (length, y)
+
+
+def _norm_grad_loop(x, length, d_y, *, axis, epsilon):
+    return _unit_loop("unit_rows_grad", x, axis, d_y)
+
+
+def _norm_grad(new, name, x, length, d_y, *, axis, epsilon):
+    matrix, d_x = (prod(x.shape[:-1]), x.shape[-1]), new(x.shape, x.dtype)
+    return (x.reshape(matrix), d_y.reshape(matrix), epsilon, d_x.reshape(matrix)), d_x
+
+
+_register("norm", _norm_loop, _norm)
+_register("norm_grad", _norm_grad_loop, _norm_grad)

@@ -666,6 +666,7 @@ NORMALIZATIONS = {
     "layer_norm without parameters": (lambda x: layers.layer_norm(x, scale=False, shift=False), (40, 67)),
     "group_norm": (lambda x: layers.group_norm(x, 3), (8, 6, 5, 7)),
     "instance_norm": (layers.instance_norm, (8, 6, 5, 7)),
+    "l2_normalize": (lambda x: layers.l2_normalize(x, -1), (40, 67)),
 }
 
 

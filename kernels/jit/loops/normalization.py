@@ -1,4 +1,4 @@
-"""Rows brought to mean 0 and variance 1, and the way back; sums are taken in float64.
+"""Rows brought to mean 0 and variance 1, or to length 1, and the way back; sums are taken in float64.
 
 What rounding takes from a mean is taken from the elements too: where they are alike, it matters beside differences.
 """
@@ -194,6 +194,28 @@ def back_through_group(x, scale, middle, inverse, d_y, start, end, d_x, d_scale,
         factor = scale[i % channels] * inverse
         for j in range(columns):
             d_x[i, j] = d_y[i, j] * factor - level - ((x[i, j] - middle) - rest) * slope
+
+
+# Rows brought to length 1
+
+
+def unit_rows(x, epsilon, length, y):
+    T = x.dtype.type
+    for i in range(x.shape[0]):
+        exact = np.sqrt(row_sum_of_squares(x, i, 0.0) + epsilon)
+        length[i] = exact
+        factor = 1.0 / exact
+        for j in range(x.shape[1]):
+            y[i, j] = T(np.float64(x[i, j]) * factor)
+
+
+def unit_rows_grad(x, d_y, epsilon, d_x):
+    T = x.dtype.type
+    for i in range(x.shape[0]):
+        factor = 1.0 / np.sqrt(row_sum_of_squares(x, i, 0.0) + epsilon)
+        along = row_sum_of_products(x, d_y, i, T(0), T(0)) * factor * factor
+        for j in range(x.shape[1]):
+            d_x[i, j] = T((np.float64(d_y[i, j]) - np.float64(x[i, j]) * along) * factor)
 
 
 # Channels side by side: a row has one element of each, and sums are taken of whole rows
