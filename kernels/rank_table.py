@@ -29,7 +29,7 @@ def max_sequence_len(xp, table):
 
 def on_host(table) -> np.ndarray:
     """A NumPy array as it is, an array of a GPU as a copy."""
-    return table if isinstance(table, np.ndarray) else table.get()
+    return table.get() if hasattr(table, "get") else table
 
 
 def _outer_offsets(table) -> np.ndarray:

@@ -5,7 +5,7 @@ import sys
 
 import numpy as np
 import pytest
-from host_cuda import Blas, HostCupy, OnTheProcessor, RawModule, launches
+from host_cuda import Blas, HostCupy, OnTheProcessor, RawModule, launches, ndarray
 from hypothesis import settings
 
 import minigraph as fluid
@@ -140,6 +140,13 @@ def host_cuda(monkeypatch, kernels_folder):
     )
     launches.clear()
     return cupy
+
+
+@pytest.fixture
+def strict_host_cuda(host_cuda, monkeypatch):
+    """`host_cuda` that refuses arrays of the processor where CuPy does."""
+    monkeypatch.setattr(ndarray, "is_strict", True)
+    return host_cuda
 
 
 @pytest.fixture

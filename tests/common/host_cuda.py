@@ -33,6 +33,8 @@ class ndarray(np.ndarray):
     looked_at = 0
     sent = 0
     """How often values went from the processor to the device."""
+    is_strict = False
+    """Whether arrays of the processor are refused where CuPy refuses them; tests compare with NumPy's arrays, too."""
 
     def __new__(cls, shape, dtype=float, memptr=None):
         if memptr is None:
@@ -48,6 +50,15 @@ class ndarray(np.ndarray):
     @property
     def data(self):
         return MemoryPointer(self)
+
+    def __array_ufunc__(self, function, method, *inputs, out=(), **words):
+        _refuse_host_arrays(function.__name__, inputs)
+        given = [each.view(np.ndarray) if isinstance(each, ndarray) else each for each in inputs]
+        targets = tuple(each.view(np.ndarray) if isinstance(each, ndarray) else each for each in out)
+        if targets:
+            words["out"] = targets
+        found = getattr(function, method)(*given, **words)
+        return (out[0] if len(out) == 1 else out) if out else _of_device(found)
 
     def __getitem__(self, key):
         for each in key if isinstance(key, tuple) else (key,):
@@ -93,6 +104,13 @@ UFUNC_METHODS = {
     "reduceat": ("add",),
 }
 """Methods of NumPy's universal functions that CuPy has, and for which functions."""
+
+
+def _refuse_host_arrays(name, values):
+    """CuPy takes numbers and its own arrays; NumPy would mix them with arrays of the processor."""
+    for value in values if ndarray.is_strict and name != "ascontiguousarray" else ():
+        if type(value) is np.ndarray or (type(value) in (list, tuple) and any(type(x) is np.ndarray for x in value)):
+            raise TypeError(f"Unsupported type {np.ndarray} in {name}")
 
 
 def _check(name, words):
@@ -295,8 +313,14 @@ class Graph:
         self.replay()
 
 
+def as_strided(x, shape=None, strides=None):
+    return _of_device(np.lib.stride_tricks.as_strided(x, shape, strides))
+
+
 class HostCupy(types.ModuleType):
     """What minigraph uses of CuPy."""
+
+    lib = types.SimpleNamespace(stride_tricks=types.SimpleNamespace(as_strided=as_strided))
 
     ndarray = ndarray
     RawModule = RawModule
@@ -351,6 +375,7 @@ class HostCupy(types.ModuleType):
         def call(*args, **words):
             assert not args or args[0] is not None, f"CuPy's {name} takes no None, of which NumPy makes an object"
             _check(name, words)
+            _refuse_host_arrays(name, args)
             return _of_device(found(*args, **words))
 
         if isinstance(found, np.ufunc):

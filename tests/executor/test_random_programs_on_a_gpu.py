@@ -91,5 +91,5 @@ def test_programs_give_the_same_numbers_on_a_gpu(block, cuda_place):
 @needs_compiler
 @pytest.mark.slow
 @pytest.mark.parametrize("block", range(8))
-def test_programs_give_the_same_numbers_on_the_stand_in(block, host_cuda):
+def test_programs_give_the_same_numbers_on_the_stand_in(block, strict_host_cuda):
     check_many(range(block * 25, block * 25 + 25), fluid.CUDAPlace(0))

@@ -150,6 +150,6 @@ def test_the_gpu_agrees_with_the_cpu(sample, cuda_place):
 @needs_compiler
 @pytest.mark.slow
 @each(ON_BOTH_PLACES)
-def test_kernels_for_a_gpu_use_what_cupy_has(sample, host_cuda):
+def test_kernels_for_a_gpu_use_what_cupy_has(sample, strict_host_cuda):
     """The stand-in has CuPy's keywords and methods, not all of NumPy's."""
     check_the_gpu_agrees(sample, sample.dtypes[:1], fluid.CUDAPlace(0))
