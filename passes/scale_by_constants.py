@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from minigraph.passes.rules import Match, Rule, Rules, attr, marked, op, rule, with_gradients
-from minigraph.types import DType
+from minigraph.types import DType, as_dtype
 
 
 def _is_long(shape: Sequence[int]) -> bool:
@@ -23,6 +23,7 @@ def _made(number: Any, fits: Callable[[Any], bool] | None = None) -> Any:
 
 def _conditions(m: Match) -> Iterator[tuple[bool, str]]:
     yield m.x.dtype is DType.FP32 and bool(m.x.shape), "x must be float32, as attributes are"
+    yield as_dtype(m.dtype) is DType.FP32, "the number must be float32, too: an integer is cut off"
     yield list(m.shape) in ([1], list(m.x.shape)), "the number must stand for every element of x"
     yield 1e-30 < abs(m.number) < 1e30, "the number must be neither 0 nor infinite"
     yield not m.str_value or m.x.dtype.numpy.type(m.str_value) == m.number, "the number must be a float32"

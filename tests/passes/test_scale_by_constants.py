@@ -100,6 +100,15 @@ def test_a_gradient_whose_out_is_no_quotient_stays():
 
 
 @pytest.mark.usefixtures("new_program")
+def test_a_gradient_whose_number_is_an_integer_stays():
+    x, d = (data(name, 8, 4, dtype="float32") for name in ("x", "d"))
+    grad = x.block.create_var(name="grad", shape=[8, 4], dtype="float32")
+    inputs = {"X": x, "Y": layers.fill_constant([1], "int64", 2.5), "Out": d, "Out@GRAD": d}
+    x.block.append_op("elementwise_div_grad", inputs, {"X@GRAD": grad})
+    assert "elementwise_div_grad" in types_left(grad)
+
+
+@pytest.mark.usefixtures("new_program")
 @pytest.mark.parametrize("rows", [0, 1])
 def test_few_elements_have_numbers_as_well(rows):
     x = data("x", rows, 4, dtype="float32")
