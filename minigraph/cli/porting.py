@@ -81,8 +81,9 @@ def port(source: str, filename: str = "<script>") -> Ported:
     lines = source.splitlines(keepends=True)
     for node in sorted(imports, key=lambda each: each.lineno, reverse=True):
         _replace(lines, node)
-    used = sorted({*_imported(imports), *_reached(tree, _aliases(imports))})
-    reasons = {name: why_missing(name) for _, name in used}
+    all_imports = [node for node in ast.walk(tree) if isinstance(node, ast.Import | ast.ImportFrom)]
+    used = sorted({*_imported(imports), *_reached(tree, _aliases(imports)), *_removed(tree, all_imports)})
+    reasons = {name: _REMOVED.get(name) or why_missing(name) for _, name in used}
     missing = tuple(Missing(line, name, reason) for line, name in used if (reason := reasons[name]) is not None)
     differing = tuple(
         Differing(line, name, *texts)
@@ -119,15 +120,28 @@ def why_missing(name: str) -> str | None:
             return None
         try:
             found = getattr(found, part)
-        except UnknownNameError as error:
-            return f"{error.message}. {error.hint}"
-        except AttributeError:
-            try:
+        except AttributeError as error:
+            try:  # a module that nothing has imported yet
                 found = importlib.import_module(f"{found.__name__}.{part}")
             except (ImportError, AttributeError):
+                if isinstance(error, UnknownNameError):
+                    return f"{error.message}. {error.hint}"
                 return f"{getattr(found, '__name__', found)} has no {part!r}"
     return None
 
+
+_REMOVED = {
+    f"numpy.{name}": f"NumPy 2 has no {name!r}. Use {instead}."
+    for name, instead in {
+        "product": "numpy.prod", "cumproduct": "numpy.cumprod", "sometrue": "numpy.any", "alltrue": "numpy.all",
+        "float": "float", "int": "int", "object": "object", "str": "str", "complex": "complex",
+        "float_": "numpy.float64", "Inf": "numpy.inf", "Infinity": "numpy.inf", "infty": "numpy.inf",
+        "NaN": "numpy.nan", "in1d": "numpy.isin", "row_stack": "numpy.vstack", "trapz": "numpy.trapezoid",
+        "round_": "numpy.round", "asfarray": "numpy.asarray with a dtype", "unicode_": "numpy.str_",
+        "string_": "numpy.bytes_", "asscalar": "array.item()",
+    }.items()
+}  # fmt: skip
+"""Advice for names that scripts of the time of fluid use and that NumPy has removed since."""
 
 _HOMES = {
     "paddle.fluid": "minigraph",
@@ -217,7 +231,7 @@ def _aliases(imports: list[ast.Import | ast.ImportFrom]) -> dict[str, str]:
     return found
 
 
-def _reached(tree: ast.AST, aliases: dict[str, str]) -> Iterator[tuple[int, str]]:
+def _reached(tree: ast.AST, aliases: dict[str, str], package: str = "paddle") -> Iterator[tuple[int, str]]:
     """Names that are reached through what was imported, such as ``fluid.layers.fc``, with their lines."""
     inner: set[ast.AST] = set()
     for node in ast.walk(tree):
@@ -229,8 +243,15 @@ def _reached(tree: ast.AST, aliases: dict[str, str]) -> Iterator[tuple[int, str]
             inner.add(each)
             parts.append(each.attr)
             each = each.value
-        if isinstance(each, ast.Name) and aliases.get(each.id, "").startswith("paddle"):
+        if isinstance(each, ast.Name) and aliases.get(each.id, "").startswith(package):
             yield node.lineno, ".".join([aliases[each.id], *reversed(parts)])
+
+
+def _removed(tree: ast.AST, imports: list[ast.Import | ast.ImportFrom]) -> Iterator[tuple[int, str]]:
+    """Names that NumPy has removed, with their lines."""
+    for line, name in _reached(tree, _aliases(imports), "numpy"):
+        if name in _REMOVED:
+            yield line, name
 
 
 # The command

@@ -131,3 +131,20 @@ def test_the_command_fails_when_names_are_missing(tmp_path, capsys):
     assert out.startswith(f"{script}:2: paddle.fluid.layers.yolo_box: minigraph.layers has no 'yolo_box'")
     assert "detection is out of scope" in out
     assert main(["port", str(tmp_path / "nothing.py")]) == 1
+
+
+def test_names_that_numpy_has_removed_are_listed():
+    found = port(
+        "import numpy as np\nimport numpy\nimport paddle.fluid\na = np.product([2]) * numpy.float(3) + np.prod([1])\n"
+    )
+    assert [(each.line, each.name, each.reason) for each in found.missing] == [
+        (4, "numpy.float", "NumPy 2 has no 'float'. Use float."),
+        (4, "numpy.product", "NumPy 2 has no 'product'. Use numpy.prod."),
+    ]
+
+
+def test_modules_that_nothing_has_imported_are_found():
+    assert not port("from paddle.fluid.layers.layer_function_generator import templatedoc\n").missing
+    assert not port("import paddle\npaddle.compat.to_bytes('a')\n").missing
+    [missing] = port("from paddle.fluid.proto import framework_pb2\n").missing
+    assert "protobuf's classes are not here" in missing.reason
