@@ -31,6 +31,10 @@ _DATA_SETS = Absent(
     "Read the files with that library, and give minigraph a reader.",
 )
 _OLDER = Absent("only before 1.8", "Use dygraph.Linear(input_dim, output_dim) and flatten the input before.")
+_PROTOBUF = Absent(
+    "protobuf's classes are not here",
+    "Read a description with Program.parse_from_string or io.load_inference_model, or print it: minigraph show MODEL.",
+)
 _CODE = Absent("operators of compiled libraries cannot be loaded", "Write the operator with layers.py_func.")
 
 _NAMES = {
@@ -64,6 +68,7 @@ _NAMES = {
     _DATA_SETS: "mq2007 sentiment voc2012",
     _OLDER: "FC",
     _CODE: "load_op_library load",
+    _PROTOBUF: "proto framework_pb2",
 }
 
 ABSENT = {name: absent for absent, names in _NAMES.items() for name in names.split()}

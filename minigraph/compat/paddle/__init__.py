@@ -12,14 +12,14 @@ from types import ModuleType
 from typing import Any
 
 from minigraph import dataset, reader
-from minigraph.compat.paddle import version
+from minigraph.compat.paddle import compat, version
 from minigraph.compat.paddle.version import commit as __git_commit__
 from minigraph.compat.paddle.version import full_version as __version__
 from minigraph.reader import batch
 
 fluid = sys.modules["minigraph"]  # the package itself, which Python imports before this module
 
-__all__ = ["__git_commit__", "__version__", "batch", "dataset", "fluid", "reader", "version"]
+__all__ = ["__git_commit__", "__version__", "batch", "compat", "dataset", "fluid", "reader", "version"]
 
 
 _HOMES = {f"{__name__}.fluid": "minigraph"} | {
