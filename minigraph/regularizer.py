@@ -53,7 +53,6 @@ class WeightDecayRegularizer(Strategy):
 
 @public
 @printable
-@dataclass(frozen=True)
 class L2DecayRegularizer(WeightDecayRegularizer):
     """Penalty ``coeff / 2 * sum(param**2)``, gradient ``coeff * param``."""
 
@@ -68,7 +67,6 @@ class L2DecayRegularizer(WeightDecayRegularizer):
 
 @public
 @printable
-@dataclass(frozen=True)
 class L1DecayRegularizer(WeightDecayRegularizer):
     """Penalty ``coeff * sum(|param|)``, gradient ``coeff * sign(param)``."""
 

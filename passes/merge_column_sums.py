@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from minigraph.ir import Operator, Program
 from minigraph.passes.parts import Parts
 from minigraph.passes.rewriting import MergeSmall, is_matrix, parts_of, replace_parts, sums_of
 
 
-@dataclass(frozen=True)
 class MergeColumnSums(MergeSmall):
     """Replace a sum of column sums, the parts of a bias's gradient, by one column sum over all their rows.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import inf
 
 from minigraph.ir import Operator, Program
@@ -11,7 +10,6 @@ from minigraph.passes.rewriting import MergeSmall, is_matrix, parts_of, replace_
 from minigraph.passes.values import Value
 
 
-@dataclass(frozen=True)
 class MergeMatmuls(MergeSmall):
     """Replace a sum of products ``X_t' @ D_t``, the parts of a weight's gradient, by one product.
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from minigraph import unique_name
 from minigraph.ir import Operator, Program
 from minigraph.passes.parts import Parts
@@ -11,7 +9,6 @@ from minigraph.passes.rewriting import MergeSmall, insert_for, is_matrix, is_rea
 from minigraph.passes.values import Value
 
 
-@dataclass(frozen=True)
 class MergeProducts(MergeSmall):
     """Replace products ``X_t @ W`` with one W by one product, where every X_t is known before the first of them.
 

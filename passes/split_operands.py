@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import accumulate
 from typing import NamedTuple
 
@@ -14,7 +13,6 @@ from minigraph.passes.rewriting import MergeSmall, insert_for, is_matrix, is_rea
 from minigraph.passes.values import Value, Values
 
 
-@dataclass(frozen=True)
 class SplitOperands(MergeSmall):
     """Turn ``mul(concat(x, h), w)`` into ``mul(x, rows of w) + mul(h, other rows of w)``, and its gradient likewise.
 

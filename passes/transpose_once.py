@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass
 
 from minigraph import unique_name
 from minigraph.ir import Operator, Program
@@ -12,7 +11,6 @@ from minigraph.passes.rewriting import MergeSmall, insert_for, is_matrix, is_rea
 from minigraph.passes.values import Value, Values
 
 
-@dataclass(frozen=True)
 class TransposeOnce(MergeSmall):
     """Copy the transpose of a weight W for gradients ``D_t @ W'``, which are then products with the copy.
 

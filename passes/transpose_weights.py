@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from minigraph.ir import Operator, Program
 from minigraph.opdef import EMPTY
@@ -17,7 +16,6 @@ _TRANSPOSES = {"transpose2": "X", "transpose2_grad": "Out@GRAD"}
 _ENDING = ".transposed"
 
 
-@dataclass(frozen=True)
 class TransposeWeights(MergeSmall):
     """Turn ``matmul(x, w, transpose_Y=True)`` into ``mul(x, t)`` with one copy t of ``w'``, and gradients likewise.
 
