@@ -92,6 +92,12 @@ class Runner(ABC):
         `CompiledProgram` does not count it.
         """
         self._check_open()
+        if not (isinstance(feed_var_name, str) and isinstance(fetch_var_name, str)):
+            wrong = fetch_var_name if isinstance(feed_var_name, str) else feed_var_name
+            raise WrongTypeError(
+                f"feed_var_name and fetch_var_name must be str, got {type(wrong).__name__}",
+                hint="They are the fourth and fifth argument, as in fluid: write scope=scope, return_numpy=False.",
+            )
         if isinstance(program, CompiledProgram):
             scope = program.scope_for(self.place, scope or global_scope())
             runner = self._for_compiled(program)

@@ -82,6 +82,12 @@ def test_a_fetch_is_a_variable_a_name_or_a_list_of_them(wrap):
     np.testing.assert_array_equal(results, [[3, 6]])
 
 
+@pytest.mark.parametrize("given", [(fluid.Scope(),), ("feed", fluid.Scope())])
+def test_a_scope_in_the_place_of_a_name_is_an_error(given):
+    with pytest.raises(WrongTypeError, match=r"must be str, got Scope[\s\S]*write scope=scope"):
+        fluid.Executor().run(fluid.Program(), {}, [], *given)
+
+
 @pytest.mark.parametrize("nothing", [None, [], ()])
 def test_no_fetch_gives_an_empty_list(nothing):
     layers.scale(fluid.data("x", [2]), 3.0)
