@@ -30,9 +30,9 @@ class FoldConstants(Pass):
     Constants are the results of these two, results computed from constants, and those that depend on known shapes only.
 
     Law: every value keeps its bits, as the processor computes them. Left alone are operators that draw random numbers
-    or whose kernel raises an error (the run reports it), and results that have more than `max_elements` elements, do
-    not lie row by row, or hold a NaN (no attribute holds its bits). An input of which only the shape was read may
-    become dead, and its errors with it.
+    or whose kernel raises an error (the run reports it), and results that have more than `max_elements` elements or
+    lengths of sequences, do not lie row by row, or hold a NaN (no attribute holds its bits). An input of which only the
+    shape was read may become dead, and its errors with it.
     """
 
     max_elements: int = 1024
@@ -79,6 +79,8 @@ class _Constants:
         if op.definition.has_hidden_names or op.definition.handles_lengths:
             return False
         names = op.input_arg_names
+        if any(self.block.vars[name].lod_level for name in op.output_arg_names):
+            return False
         if op.type in _READ_SHAPES_ONLY and not any(map(self._is_open, names)):
             sized = op.output_arg_names
         elif all(self.values.read(name, op) in self._sources for name in names):

@@ -72,6 +72,16 @@ def test_what_is_no_constant_stays(what):
     assert op_lines(FoldConstants(), text, ["b"])[-1] == "b = tanh(X=a)"
 
 
+def test_a_result_with_lengths_stays():
+    text = """
+        block 0
+          data a: float32[2, 1]
+          b: float32[2, 1] {lod_level=1} = lod_reset(X=a) {target_lod=[0, 2]}
+          c: float32[2, 1] {lod_level=1} = fill_any_like(X=b) {value=1.0}
+    """
+    assert len(op_lines(FoldConstants(), text, ["c"])) == 2
+
+
 def test_large_results_are_left_to_the_run():
     text = """
         block 0
