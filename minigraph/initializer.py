@@ -147,6 +147,7 @@ class BilinearInitializer(Initializer):
         If the variable has another number of dimensions, or windows that are not square.
     """
 
+    @public
     def __call__(self, var: Variable, block: Block) -> Operator:
         """Append the operator, as fluid's does, where the others are put first."""
         type_, attrs = self.op_for(var, block)

@@ -53,6 +53,7 @@ class WeightDecayRegularizer(Strategy):
 
 @public
 @printable
+@dataclass(frozen=True)
 class L2DecayRegularizer(WeightDecayRegularizer):
     """Penalty ``coeff / 2 * sum(param**2)``, gradient ``coeff * param``."""
 
@@ -67,6 +68,7 @@ class L2DecayRegularizer(WeightDecayRegularizer):
 
 @public
 @printable
+@dataclass(frozen=True)
 class L1DecayRegularizer(WeightDecayRegularizer):
     """Penalty ``coeff * sum(|param|)``, gradient ``coeff * sign(param)``."""
 
