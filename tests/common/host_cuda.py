@@ -376,7 +376,11 @@ class HostCupy(types.ModuleType):
             assert not args or args[0] is not None, f"CuPy's {name} takes no None, of which NumPy makes an object"
             _check(name, words)
             _refuse_host_arrays(name, args)
-            return _of_device(found(*args, **words))
+            is_strict, ndarray.is_strict = ndarray.is_strict, False  # NumPy's own functions may mix arrays
+            try:
+                return _of_device(found(*args, **words))
+            finally:
+                ndarray.is_strict = is_strict
 
         if isinstance(found, np.ufunc):
 
