@@ -22,6 +22,15 @@ def _strided(x: Any) -> Any:
     return op("strided_slice", Input=x, **spans, infer_flags=attr(), decrease_axis=attr())
 
 
+@_strided.where
+def _(m: Match) -> Iterator[tuple[bool, str]]:
+    shape = m.x.shape or ()
+    sizes = [shape[axis] if axis < len(shape) else -1 for axis in m.axes]
+    # The size of the result is unknown then: what reads it, and never runs, would not fit the size that slice tells.
+    is_inside = all(size < 0 or min(a, b) >= -size for size, a, b in zip(sizes, m.starts, m.ends, strict=False))
+    yield is_inside, "starts and ends must not lie before the first row"
+
+
 @_strided.to
 def _(x: Any, axes: Sequence[int], starts: Sequence[int], ends: Sequence[int], decrease_axis: Sequence[int]) -> Any:
     return op("slice", Input=x, axes=axes, starts=starts, ends=ends, decrease_axis=decrease_axis)
