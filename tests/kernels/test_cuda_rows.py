@@ -8,6 +8,7 @@ from host_cuda import needs_compiler
 from minigraph.kernels.indexing import combine_rows
 
 OPERATIONS = ["add", "maximum", "minimum"]
+TYPES = ["float32", "float64", "int32", "int64"]
 CASES = {
     "many of one number": (3, 200, (5,)),
     "each number once": (50, 50, (2, 3)),
@@ -39,7 +40,7 @@ def check(xp, place, operation, total, numbers, rows):
     combine_rows(xp, operation, found, place(numbers), place(rows))
     found = xp.asnumpy(found)
     assert (found.dtype, found.shape) == (expected.dtype, expected.shape)
-    np.testing.assert_array_equal(found, expected)
+    np.testing.assert_array_equal(found, expected, err_msg=operation)
 
 
 def check_fractions(xp, place):
@@ -60,11 +61,11 @@ def check_fractions(xp, place):
 
 
 @needs_compiler
-@pytest.mark.parametrize("operation", OPERATIONS)
-@pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "int64"])
-@pytest.mark.parametrize("case", [case for case in CASES if not case.startswith("more")])
-def test_rows_of_one_number_are_combined(case, dtype, operation, host_cuda):
-    check(host_cuda, host_cuda.array, operation, *drawn(case, dtype))
+@pytest.mark.parametrize("dtype", TYPES)
+def test_rows_of_one_number_are_combined(dtype, host_cuda):
+    for case in CASES:
+        for operation in OPERATIONS if not case.startswith("more") else ():
+            check(host_cuda, host_cuda.array, operation, *drawn(case, dtype))
 
 
 @needs_compiler
@@ -108,11 +109,11 @@ def test_a_number_outside_is_left_out_and_no_values_are_waited_for(host_cuda):
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("operation", OPERATIONS)
-@pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "int64"])
-@pytest.mark.parametrize("case", CASES)
-def test_a_gpu_combines_rows_of_one_number(case, dtype, operation, cuda_place):
-    check(cuda_place.xp, cuda_place.to_device, operation, *drawn(case, dtype))
+@pytest.mark.parametrize("dtype", TYPES)
+def test_a_gpu_combines_rows_of_one_number(dtype, cuda_place):
+    for case in CASES:
+        for operation in OPERATIONS:
+            check(cuda_place.xp, cuda_place.to_device, operation, *drawn(case, dtype))
 
 
 @pytest.mark.gpu
