@@ -3,7 +3,7 @@
 Kernels import `minigraph.types`, `minigraph.errors` and `minigraph.support`.
 
 One family of operators, one file, under the name it has in `minigraph.ops`. Importing this registers those of ordinary
-networks. The others, and those that are compiled, are registered when one is looked for.
+networks; the rest, and compiled loops, are registered when a kernel is missing.
 """
 
 from __future__ import annotations

@@ -84,7 +84,7 @@ class _Sharding:
         self.after = self.last._next
         mine = set(self.ops)
         self.made = {name for op in self.block.ops if op not in mine for name in op.output_arg_names}
-        """What operators make that are not divided."""
+        """Names of the results of operators that are not divided."""
         self._check()
 
     def apply(self) -> None:

@@ -19,8 +19,8 @@ _ONE_CALL = frozenset(
 class SkipAssigns(Pass):
     """Turn ``y = tanh(X=x)`` followed by ``p = assign(X=y)`` into ``p = tanh(X=x)``, where `p` is persistable.
 
-    So with every operator whose kernel writes to memory that it is given; if it reads `p`, with those that may write
-    over what they read, and with groups of operators, which never do. Those that read `y` read `p`.
+    `tanh` stands for any operator whose kernel writes to memory that it is given. One that reads `p` must be able to
+    write over its operand, or be a group of operators, which never does so. Readers of `y` read `p`.
 
     Law: every value keeps its bits. `y` is neither fetched nor persistable, nothing else writes `p`, and nothing
     between the two operators reads its old value.

@@ -147,7 +147,7 @@ _GIVEN = {"batch_norm": "batch_norm_given", "batch_norm_grad": "batch_norm_given
 """Loops for statistics that are given."""
 
 _OF_ROWS = "_of_rows"
-"""End of the names of loops for channels that lie side by side."""
+"""End of the names of loops for channels in the last dimension."""
 
 
 def _channel_loop(name: str, x: Any, own: Any, d_y: Any, attrs: Any) -> str | None:

@@ -117,7 +117,10 @@ def with_lengths(values: list[Any], counts: Sequence[int]) -> list[Any]:
 
 
 def keep_lengths(scope: Scope, counts: Iterable[tuple[str, int]], levels: Iterable[Any]) -> None:
-    """Note the lengths of persistable variables that a run has written, of which each has so many `levels`."""
+    """Note the lengths of persistable variables that a run has written.
+
+    `counts` are their names and numbers of levels, `levels` the offsets of all, one variable after the other.
+    """
     offsets = iter(levels)
     for name, count in counts:
         scope.var(name).lod = _as_lod(islice(offsets, count))

@@ -66,7 +66,7 @@ class Interpreter(Runner):
     def _evaluate(
         self, program: Program, feeds: dict[str, Any], names: tuple[str, ...], scope: Scope, as_arrays: bool
     ) -> tuple[list[Any], dict[str, Any], dict[str, list[Any]]]:
-        """Return the fetches, the new values of persistable variables, and the lengths of those that have some."""
+        """Return the fetches, the new values of persistable variables, and their lengths of sequences."""
         events.runs(program, feeds, scope)
         private = prune(program, list(feeds), names)
         levels = carry_lengths(private, feeds, names)

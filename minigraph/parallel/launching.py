@@ -82,7 +82,7 @@ def _signals_as_errors() -> Iterator[None]:
 
 
 def _end(process: subprocess.Popen[str], doing: Sequence[str]) -> None:
-    """End all ranks, whose notes are `doing`; also those that ignore a polite signal."""
+    """End the launched process and all its ranks, also those that ignore SIGTERM; `doing` are the ranks' notes."""
     process.terminate()
     try:
         process.wait(_SECONDS_TO_END)

@@ -415,7 +415,7 @@ def _changes_ranks(block: Block) -> bool:
 
 
 _OF_PARTS = dict.fromkeys((SHARD, Spread.SQUARES, Spread.MAXIMUM, Spread.NORMS))
-"""What is of one rank's part of the elements."""
+"""Kinds of values that a rank computes from its own part of the elements."""
 
 
 def _adds(op: Operator) -> bool:
