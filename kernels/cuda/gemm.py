@@ -66,7 +66,10 @@ def _lent(xp, current: Capturing) -> Iterator[Handle]:
         workspace = _workspaces[key] = Workspace(xp)
     current.kept.append(workspace)
     free = _handles.setdefault(device, [])
-    handle = free.pop() if free else Handle(xp)
+    try:
+        handle = free.pop()
+    except IndexError:  # asked for, not looked at first: another thread may take the last one
+        handle = Handle(xp)
     handle.work_on(xp.cuda.get_current_stream(), workspace)
     try:
         yield handle

@@ -46,7 +46,7 @@ def test_operands_of_every_layout_are_multiplied_where_they_are(layouts, dtype, 
 
 
 def recorded(host_cuda, stream=0):
-    """What a recording of two products keeps."""
+    """Return the memory that a recording of two products keeps."""
     x = host_cuda.asarray(np.ones((2, 2), "float32"))
     with Capturing(Stream([], "beside"), stream) as capturing:
         gemm.dot(host_cuda, x, x)
@@ -61,6 +61,19 @@ def test_recordings_borrow_a_handle_and_share_the_workspace_of_a_stream(host_cud
     first, second, other = recorded(host_cuda), recorded(host_cuda), recorded(host_cuda, stream=1)
     assert len(made) == 1
     assert first == second and len(first) == 1 and other != first
+
+
+def test_recordings_at_the_same_time_have_handles_of_their_own(host_cuda, monkeypatch):
+    monkeypatch.setattr(gemm, "_handles", {})
+    x, handles = host_cuda.asarray(np.ones((2, 2), "float32")), []
+    multiply = gemm.Handle.multiply
+    monkeypatch.setattr(gemm.Handle, "multiply", lambda self, *args: handles.append(self) or multiply(self, *args))
+    for _ in range(2):
+        with Capturing(Stream([], "beside")):
+            gemm.dot(host_cuda, x, x)
+            with Capturing(Stream([], "beside")):
+                gemm.dot(host_cuda, x, x)
+    assert handles[0] is not handles[1] and set(handles) == {*handles[:2]}
 
 
 def test_a_workspace_is_freed_with_the_last_recording(host_cuda):
