@@ -82,7 +82,10 @@ def _signals_as_errors() -> Iterator[None]:
 
 
 def _end(process: subprocess.Popen[str], doing: Sequence[str]) -> None:
-    """End the launched process and all its ranks, also those that ignore SIGTERM; `doing` are the ranks' notes."""
+    """End the launched process and all its ranks, also those that ignore SIGTERM.
+
+    `doing` are the notes of the ranks, which begin with the numbers of their processes.
+    """
     process.terminate()
     try:
         process.wait(_SECONDS_TO_END)

@@ -61,7 +61,7 @@ def check(case, place):
 
 
 def is_cancelled(case, found, expected):
-    """Whether numbers that differ are what inputs a trillion times their size have left over."""
+    """Whether results differ by at most 1e-12 of the largest input: cancellation has left rounding only."""
     largest = max(np.abs(array).max(initial=0) for array in (*case.feed.values(), *case.state.values()))
     return all(
         one.shape == other.shape and np.abs(one - other).max(initial=0) <= 1e-12 * largest

@@ -68,7 +68,7 @@ def test_signatures_begin_with_those_of_the_original(module):
         except UnknownNameError as error:
             wrong.append(f"{path}: {error}")
             continue
-        # What fluid takes as keywords has names here.
+        # Keywords that fluid takes as **kwargs are named parameters here.
         theirs = theirs[:-1] if theirs and theirs[-1] == "**kwargs" else theirs
         if ours is None or len(ours) < len(theirs) or not all(map(agrees, ours, theirs)):
             wrong.append(f"{path}({', '.join(ours or [])}) for {line}")
