@@ -37,8 +37,9 @@ def _multiplies_matrices(op: Operator, values: Values) -> bool:
 
 def _transposed(values: Values, op: Operator, slot: str) -> Value | None:
     """Return the value whose transpose is the operand in `slot`, if there is one."""
-    transpose = values.producer(values.input(op, slot), "transpose2")
-    if transpose is None:
+    value = values.input(op, slot)
+    transpose = values.producer(value, "transpose2")
+    if transpose is None or value != values.output(transpose, "Out"):  # XShape can be read, too
         return None
     axis, source = list(transpose.attr("axis")), values.input(transpose, "X")
     rank = len(axis)

@@ -60,6 +60,16 @@ def test_an_operand_that_was_written_again_stays():
     assert op_lines(TransposeIntoMatmul(), text, ["z"])[-1] == "z = matmul(X=s, Y=y) {transpose_Y=True}"
 
 
+def test_the_shape_that_a_transpose_leaves_is_no_transpose():
+    text = """
+        block 0
+          data x: float32[0, 2]
+          Out=t: float32[2, 0], XShape=s: float32[0, 0, 2] = transpose2(X=x) {axis=[1, 0]}
+          z: float32[0, 0, 0] = matmul(X=s, Y=s) {transpose_Y=True}
+    """
+    assert op_lines(TransposeIntoMatmul(), text, ["z"])[-1] == "z = matmul(X=s, Y=s) {transpose_Y=True}"
+
+
 @pytest.mark.timing
 def test_time_is_linear():
     def make(count):
