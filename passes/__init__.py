@@ -37,6 +37,7 @@ from minigraph.passes.multiply_powers import MultiplyPowers
 from minigraph.passes.order_operands import OrderOperands
 from minigraph.passes.scale_by_constants import ScaleByConstants
 from minigraph.passes.scale_into_matmul import ScaleIntoMatmul
+from minigraph.passes.share_gradients import ShareGradients
 from minigraph.passes.shrink_in_update import ShrinkInUpdate
 from minigraph.passes.skip_assigns import SkipAssigns
 from minigraph.passes.skip_joins import SkipJoins
@@ -62,13 +63,13 @@ if TYPE_CHECKING:  # imported when they are asked for, see the end
 # Each pass makes work for later ones: copies hide equal operators, only merged updates take the factor of a clip, and
 # readers that are dead would keep values that the last two passes want for one operator alone.
 IN_ORDER: tuple[Pass, ...] = (
-    FuseGlobalNorm(), MergeExchanges(), UnrollRecurrent(), OrderOperands(), MeanOfAll(), FindNormalizations(),
-    FindCrossEntropy(), FoldConstants(), ScaleByConstants(), MultiplyPowers(), BroadcastExpanded(), SliceRows(),
-    JoinSlices(), MatmulToMul(), TransposeWeights(), SplitProducts(), SplitOperands(), CleanUp(), ScaleIntoMatmul(),
-    TurnTransposes(), TransposeIntoMatmul(), ShareCommonSubexpressions(), FuseSoftmaxCrossEntropy(), SkipJoins(),
-    MergeMatmuls(), MergeColumnSums(), MergeProducts(), TransposeOnce(), FindGradientDescent(), MergeUpdates(),
-    ShrinkInUpdate(), FuseMeanLoss(), FreeAddends(), RemoveDeadOps(), WriteWhereAssigned(), FuseElementwise(),
-    SkipAssigns(),
+    FuseGlobalNorm(), MergeExchanges(), UnrollRecurrent(), OrderOperands(), ShareGradients(), MeanOfAll(),
+    FindNormalizations(), FindCrossEntropy(), FoldConstants(), ScaleByConstants(), MultiplyPowers(),
+    BroadcastExpanded(), SliceRows(), JoinSlices(), MatmulToMul(), TransposeWeights(), SplitProducts(), SplitOperands(),
+    CleanUp(), ScaleIntoMatmul(), TurnTransposes(), TransposeIntoMatmul(), ShareCommonSubexpressions(),
+    FuseSoftmaxCrossEntropy(), SkipJoins(), MergeMatmuls(), MergeColumnSums(), MergeProducts(), TransposeOnce(),
+    FindGradientDescent(), MergeUpdates(), ShrinkInUpdate(), FuseMeanLoss(), FreeAddends(), RemoveDeadOps(),
+    WriteWhereAssigned(), FuseElementwise(), SkipAssigns(),
 )  # fmt: skip
 """Passes that executors may apply, in the order in which they run."""
 
@@ -117,6 +118,7 @@ __all__ = [
     "ShardBatch",
     "ShardOptimizerState",
     "ShareCommonSubexpressions",
+    "ShareGradients",
     "ShrinkInUpdate",
     "SkipAssigns",
     "SkipJoins",

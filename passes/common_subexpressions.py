@@ -22,24 +22,29 @@ class ShareCommonSubexpressions(Pass):
     """
 
     def apply(self, program: Program) -> bool:
-        # Values are numbered only where two operators might be equal.
-        if not _has_twins(program):
-            return False
-        values, same = Values(program), dict[Value, Value]()
-        first_of: dict[Hashable, Operator] = {}
-        changed = False
-        for op in program.global_block().ops:
-            key = _key(op, values, same)
-            if same:
-                changed |= _read_first(op, values, same)
-            if not _is_shareable(op, values):
-                continue
-            first = first_of.setdefault(key, op)
-            # The key compares attributes by value, where 0.0 == -0.0; only for equal keys the text is made.
-            if first is not op and _are_alike(first, op, values):
-                for here, there in _outputs(op, first):
-                    same[values.written(here, op)] = values.written(there, first)
-        return changed
+        return share_equal(program)
+
+
+def share_equal(program: Program) -> bool:
+    """Let readers of operators that compute the same read the results of the first, and say whether there are any."""
+    # Values are numbered only where two operators might be equal.
+    if not _has_twins(program):
+        return False
+    values, same = Values(program), dict[Value, Value]()
+    first_of: dict[Hashable, Operator] = {}
+    changed = False
+    for op in program.global_block().ops:
+        key = _key(op, values, same)
+        if same:
+            changed |= _read_first(op, values, same)
+        if not _is_shareable(op, values):
+            continue
+        first = first_of.setdefault(key, op)
+        # The key compares attributes by value, where 0.0 == -0.0; only for equal keys the text is made.
+        if first is not op and _are_alike(first, op, values):
+            for here, there in _outputs(op, first):
+                same[values.written(here, op)] = values.written(there, first)
+    return changed
 
 
 def _has_twins(program: Program) -> bool:

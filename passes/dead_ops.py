@@ -28,11 +28,16 @@ class RemoveDeadOps(Pass):
         return super().__call__(program)
 
     def apply(self, program: Program) -> bool:
-        if program.roots is None:
-            return False
-        block = program.global_block()
-        kept = set(backward_slice(block, program.roots, keeps=is_random))
-        dead = [op for op in block.ops[:] if op not in kept]  # a list, because the block changes
-        for op in dead:
-            block.remove(op)
-        return bool(dead)
+        return remove_dead(program)
+
+
+def remove_dead(program: Program) -> bool:
+    """Remove the operators that nothing depends on, and say whether there are any."""
+    if program.roots is None:
+        return False
+    block = program.global_block()
+    kept = set(backward_slice(block, program.roots, keeps=is_random))
+    dead = [op for op in block.ops[:] if op not in kept]  # a list, because the block changes
+    for op in dead:
+        block.remove(op)
+    return bool(dead)

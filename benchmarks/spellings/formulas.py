@@ -83,6 +83,14 @@ def _normalized_by_columns(z):
     return parameter("b", HIDDEN) + parameter("g", HIDDEN) * normal
 
 
+def _normalized_by_two_means(z):
+    def mean():
+        return layers.reduce_mean(z, dim=-1, keep_dim=True)
+
+    variance = layers.reduce_mean(layers.square(z - mean()), dim=-1, keep_dim=True)
+    return (z - mean()) / layers.sqrt(variance + 1e-5) * parameter("g", HIDDEN) + parameter("b", HIDDEN)
+
+
 LAYER_NORM = Task(
     LOSS.feed,
     {
@@ -90,6 +98,7 @@ LAYER_NORM = Task(
         "sqrt": _normalized_rows(layers.square, lambda x, v: x / layers.sqrt(v)),
         "rsqrt": _normalized_rows(layers.square, lambda x, v: x * layers.rsqrt(v)),
         "without the dimension, parameters first": hidden(_normalized_by_columns),
+        "difference and mean twice": hidden(_normalized_by_two_means),
         "product and pow": _normalized_rows(lambda x: x * x, lambda x, v: x * layers.pow(v, -0.5)),
     },
 )
