@@ -184,6 +184,7 @@ def mul_of_grad(x, y, d):
 def _(m):
     yield have_one_shape(m.x, m.y, m.d), "all must have one known shape"
     yield m.d.tensor_type.dtype.is_floating, "a gradient must have numbers"
+    yield not (m.x.lod_level or m.y.lod_level or m.d.lod_level), "a gradient has the sequences of its operand"
     yield m.d.dtype is not DType.FP16, KEEPS_MINUS_ZERO
 
 
