@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,7 +14,8 @@ import numpy as np
 from minigraph.ir import Program
 from minigraph.ir.text.diff import diff
 from minigraph.ir.text.html import program_details
-from minigraph.passes.rules import Rule
+from minigraph.passes.base import Pipeline
+from minigraph.passes.rules import Rule, Rules
 from minigraph.rewrite.cases import MOST_LOOPS
 from minigraph.rewrite.laws import SECONDS, Subject
 from minigraph.support.html import code, details, in_notebook
@@ -197,20 +199,50 @@ def _array(value: np.ndarray[Any, Any]) -> str:
 
 
 def _expression(subject: Subject) -> str | None:
-    """Expression that applies the pass, for a script that imports it; None for one defined inside of a function."""
+    """Expression that applies the pass, for a script that imports it; None for one that no script can make."""
+    found = _reference(subject)
+    return found if found is None or inspect.isfunction(subject.rewrite) else f"{found}.apply"
+
+
+def _reference(subject: Subject) -> str | None:
+    """Expression for the pass itself."""
     rewrite = subject.rewrite
     if isinstance(rewrite, Rule):
-        module, name, made = rewrite.function.__module__, rewrite.name, ".apply"
-    elif inspect.isfunction(rewrite):
-        module, name, made = rewrite.__module__, rewrite.__qualname__, ""
-    else:
-        kind = type(rewrite)
-        text = repr(rewrite)
-        module, name = kind.__module__, kind.__qualname__
-        arguments = text[len(name) :] if text.startswith(f"{name}(") and "<" not in text else "()"
-        made = f"{arguments}.apply"
-    if not name.isidentifier():
+        return _imported(rewrite.function.__module__, rewrite.function.__qualname__, subject.file)
+    if inspect.isfunction(rewrite):
+        return _imported(rewrite.__module__, rewrite.__qualname__, subject.file)
+    kind = type(rewrite)
+    parts = rewrite.rules if isinstance(rewrite, Rules) else rewrite.passes if isinstance(rewrite, Pipeline) else ()
+    if parts and (kind in (Rules, Pipeline) or not _is_ours(kind.__module__)):
+        found = [_reference(Subject(each)) for each in parts]
+        if None in found:
+            return None
+        base, star = (Rules, "*") if isinstance(rewrite, Rules) else (Pipeline, "")
+        return f"{_imported(base.__module__, base.__name__, None)}({star}({', '.join(map(str, found))},))"
+    named = _imported(kind.__module__, kind.__qualname__, subject.file)
+    return None if named is None else f"{named}{_arguments(repr(rewrite))}"
+
+
+def _arguments(text: str) -> str:
+    """The arguments in the text of a pass, such as ``(ranks=2)``; none where they are no literals."""
+    try:
+        call = ast.parse(text, mode="eval").body
+        assert isinstance(call, ast.Call)
+        for each in (*call.args, *[keyword.value for keyword in call.keywords]):
+            ast.literal_eval(each)
+    except (SyntaxError, ValueError, AssertionError):
+        return "()"
+    return text[text.index("(") :]
+
+
+def _imported(module: str, name: str, file: str | None) -> str | None:
+    """Expression for what a module, or a file that is no module of minigraph, calls `name`."""
+    if not name.isidentifier():  # defined inside of a function
         return None
-    if module.partition(".")[0] == "minigraph":
-        return f"__import__({module!r}, fromlist=[{name!r}]).{name}{made}"
-    return None if subject.file is None else f"runpy.run_path({subject.file!r})[{name!r}]{made}"
+    if _is_ours(module):
+        return f"__import__({module!r}, fromlist=[{name!r}]).{name}"
+    return None if file is None else f"runpy.run_path({file!r})[{name!r}]"
+
+
+def _is_ours(module: str) -> bool:
+    return module.partition(".")[0] == "minigraph"

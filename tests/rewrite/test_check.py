@@ -1,5 +1,6 @@
 """`rewrite.check`: finds the program that a pass breaks, and none where there is none."""
 
+import runpy
 import subprocess
 import sys
 from contextlib import suppress
@@ -13,12 +14,14 @@ from exact_rules import RULES
 from hypothesis import given
 from one_type import one_type_for_each_name
 
-from minigraph import layers, passes, rewrite
+from minigraph import layers, passes, rewrite, unique_name
 from minigraph.errors import ExecutionError, MinigraphError, WrongTypeError
 from minigraph.ir import Program
 from minigraph.ir.verifier import verify
 from minigraph.passes import IN_ORDER
 from minigraph.rewrite.cases import Case
+from minigraph.rewrite.counter_examples import _expression
+from minigraph.rewrite.laws import Subject
 from minigraph.rewrite.strategies import cases, programs
 
 ROOT = Path(__file__).parents[2]
@@ -147,6 +150,38 @@ def test_the_fixture_shows_the_program_and_the_script(check_pass):
     with pytest.raises(AssertionError, match="drops_scales breaks this program") as caught:
         check_pass(drops_scales)
     assert "import minigraph as fluid" in str(caught.value)
+
+
+class BothScales(rewrite.Rules):
+    rules = (scale_of_scale, RULES[0])
+
+
+@pytest.mark.parametrize(
+    "each",
+    [
+        *IN_ORDER, BothScales(), rewrite.Rules(scale_of_scale), passes.Pipeline((passes.CleanUp(), BothScales())),
+        passes.UnrollRecurrent(batch_may_be_open=True), scale_of_scale, drops_scales,
+    ],
+    ids=lambda each: getattr(each, "name", type(each).__name__),
+)  # fmt: skip
+def test_a_script_makes_the_pass_anew(each):
+    program = Program.parse("""
+        block 0
+          data x: float32[2]
+          y: float32[2] = scale(X=x) {scale=2.0}
+          z: float32[2] = scale(X=y) {scale=3.0}
+          u: float32[2] = relu(X=z)
+          v: float32[2] = relu(X=u)
+          w: float32[2] = pow(X=v) {factor=2.0}
+    """)
+    program.roots = ("w",)
+    anew = eval(_expression(Subject(each)), {"runpy": runpy})
+    found = []
+    for apply in (each if each is drops_scales else each.apply, anew):
+        twin = program.clone()
+        with unique_name.guard():
+            found.append((bool(apply(twin)), str(twin)))
+    assert found[0] == found[1]
 
 
 @given(programs(drops_scales))
