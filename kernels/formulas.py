@@ -3,7 +3,8 @@
 A formula is an expression that Python and C++ read alike: what the kernel computes, found by running it on names
 of operands. ``T(...)`` is a number in the type of the elements, a comparison within it is 0 or 1. The functions are
 ``where``, ``maximum`` and ``minimum`` (which keep NaN), ``sign``, ``absolute``, ``floor``, ``ceil``, ``exp``,
-``expm1``, ``log``, ``log1p``, ``tanh`` and ``sqrt``; ``LOWEST_EXPONENT`` is -87 in float32 and -708 in float64.
+``expm1``, ``log``, ``log1p``, ``tanh``, ``sqrt``, and in float32 ``erf`` and ``erfc``; ``LOWEST_EXPONENT`` is -87 in
+float32 and -708 in float64.
 """
 
 from __future__ import annotations
@@ -11,13 +12,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import numpy as np
+
 from minigraph.kernels.activation import LOWEST_EXPONENT
 from minigraph.kernels.registry import find_kernel
-from minigraph.kernels.tracing import Traced, TracingModule
+from minigraph.kernels.tracing import ErrorFunctions, Traced, TracingModule
 from minigraph.support.fused_calls import FusedCall, literal
 
 OF_ONE = frozenset({
-    "abs", "abs_grad", "assign", "ceil", "clip", "clip_grad", "elu", "elu_grad", "exp", "exp_grad", "floor",
+    "abs", "abs_grad", "assign", "ceil", "clip", "clip_grad", "elu", "elu_grad", "erf_grad", "exp", "exp_grad", "floor",
     "hard_sigmoid", "hard_sigmoid_grad", "leaky_relu", "leaky_relu_grad", "log", "log_grad", "logsigmoid",
     "logsigmoid_grad", "reciprocal", "reciprocal_grad", "relu", "relu6", "relu6_grad", "relu_grad", "rsqrt",
     "rsqrt_grad", "scale", "sigmoid", "sigmoid_grad", "softplus", "softplus_grad", "softsign", "softsign_grad", "sqrt",
@@ -35,20 +38,26 @@ _GRADIENTS_OF_TWO = frozenset({
 })  # fmt: skip
 """Their formulas hold as long as nothing was broadcast to where a gradient is wanted."""
 
-_WHERE: dict[str, Callable[[Mapping[str, Any]], bool]] = {
-    "gelu": lambda attrs: attrs["approximate"],  # otherwise it takes an error function
-    "sigmoid_cross_entropy_with_logits": lambda attrs: not attrs["normalize"],  # by a count of all labels
+_WHERE: dict[str, Callable[[Mapping[str, Any], Any], bool]] = {
+    "gelu": lambda attrs, dtype: attrs["approximate"] or dtype == np.float32,  # of an error function
+    "sigmoid_cross_entropy_with_logits": lambda attrs, dtype: not attrs["normalize"],  # by a count of all labels
 }
 _WHERE |= {f"{type}_grad": has_one for type, has_one in _WHERE.items()}
-"""Operators that have formulas for some attributes only."""
+_WHERE["erf"] = lambda attrs, dtype: dtype == np.float32
+"""Operators that have formulas for some attributes or types only."""
 
 TYPES = OF_ONE | OF_TWO | _GRADIENTS_OF_TWO | _WHERE.keys() | {"sum"}
 """Operators that have formulas."""
 
 
-def has_formula(type: str, attrs: Mapping[str, Any]) -> bool:
-    """Whether an operator has a formula, with these attributes."""
-    return type in TYPES and (type not in _WHERE or _WHERE[type](attrs))
+def has_formula(type: str, attrs: Mapping[str, Any], dtype: Any) -> bool:
+    """Whether an operator has a formula, with these attributes, for elements of this type."""
+    return type in TYPES and (type not in _WHERE or _WHERE[type](attrs, dtype))
+
+
+def takes_error_function(type: str, attrs: Mapping[str, Any]) -> bool:
+    """Whether the formula of an operator calls ``erf`` or ``erfc``, each of which takes NumPy some 40 calls."""
+    return type == "erf" or (type in ("gelu", "gelu_grad") and not attrs["approximate"])
 
 
 def written(call: FusedCall, values: Mapping[str, str]) -> tuple[str, ...]:
@@ -60,8 +69,16 @@ def written(call: FusedCall, values: Mapping[str, str]) -> tuple[str, ...]:
     assert kernel is not None
     operands = [None if name is None else _Text(values[str(name)]) for name in call.inputs]
     wanted = {"wanted": (True,) * len(call.outputs)} if kernel.takes_wanted else {}
-    found = kernel.function(TracingModule(), *operands, **call.attrs, **wanted)
+    found = kernel.function(_Module(), *operands, **call.attrs, **wanted)
     return tuple(result.value for result in (found if isinstance(found, tuple) else (found,)))
+
+
+class _Module(TracingModule, ErrorFunctions):
+    def erf(self, x: Any) -> Any:
+        return x.apply("erf", x)
+
+    def erfc(self, x: Any) -> Any:
+        return x.apply("erfc", x)
 
 
 class _Element:

@@ -31,7 +31,7 @@ template <typename W> __device__ W infinity(W zero) { return W(1) / zero; }
 PREAMBLE += "".join(
     f"__device__ inline float {name}(float x) {{ return ::{name}f(x); }}\n"
     f"__device__ inline double {name}(double x) {{ return ::{name}(x); }}\n"
-    for name in ("exp", "expm1", "log", "log1p", "tanh", "sqrt", "floor", "ceil")
+    for name in ("exp", "expm1", "log", "log1p", "tanh", "erf", "erfc", "sqrt", "floor", "ceil")
 )
 PREAMBLE += "}\n"
 

@@ -23,7 +23,19 @@ class TracingModule:
         return getattr(np, name)
 
 
-class Primitives:
+class ErrorFunctions:
+    """Abstract array module: each subclass defines these functions, which NumPy does not have."""
+
+    def erf(self, x: Any) -> Any:
+        """The error function."""
+        raise NotImplementedError
+
+    def erfc(self, x: Any) -> Any:
+        """``1 - erf(x)``."""
+        raise NotImplementedError
+
+
+class Primitives(ErrorFunctions):
     """Abstract array module: each subclass defines these functions, which kernels compute from exponentials."""
 
     def logistic(self, x: Any) -> Any:
@@ -32,10 +44,6 @@ class Primitives:
 
     def log_of_one_plus_exp(self, x: Any) -> Any:
         """``log(1 + exp(x))``."""
-        raise NotImplementedError
-
-    def erfc(self, x: Any) -> Any:
-        """``1 - erf(x)``."""
         raise NotImplementedError
 
 

@@ -17,7 +17,7 @@ from minigraph.passes.rewriting import insert_for
 from minigraph.passes.values import Value, Values
 from minigraph.runtime.kernel_call import attrs_for_kernel, has_rows
 from minigraph.support.fused_calls import Argument, FusedCall
-from minigraph.types import TensorType
+from minigraph.types import DType, TensorType
 
 _MOST_OPERATORS = 20
 """Maximum operators in a group: longer groups take long to compile and gain little."""
@@ -81,7 +81,7 @@ class FuseElementwise(Pass):
         # Persistable variables outlive the run, and are written whole.
         if any(var.persistable or var.tensor_type != kind for var in variables):
             return None
-        if kind.is_array or has_rows(op, block) or not _is_plain(op):
+        if kind.is_array or has_rows(op, block) or not _is_plain(op, kind.dtype):
             return None
         read = [block.vars[name].tensor_type for name in op.input_arg_names]
         if any(each is None or each.dtype is not kind.dtype or -1 in each.shape for each in read):
@@ -90,11 +90,11 @@ class FuseElementwise(Pass):
         return kind if op.type == "sum" or (read[0] is not None and read[0].shape == kind.shape) else None
 
 
-def _is_plain(op: Operator) -> bool:
+def _is_plain(op: Operator, dtype: DType) -> bool:
     """Whether no attribute is given as a tensor, and each can be written as text."""
     if op.type in ("scale", "clip", "clip_grad") and any(op.inputs.get(s) for s in ("ScaleTensor", "Min", "Max")):
         return False
-    if not has_formula(op.type, op.attrs):
+    if not has_formula(op.type, op.attrs, dtype.numpy):
         return False
     # NaN has no literal that would be read back.
     return not any(isinstance(value, float) and isnan(value) for value in op.attrs.values())

@@ -6,7 +6,7 @@
 import minigraph as fluid
 
 from .by_hand import ACCUMULATION, CLIP_BY_VALUE, DESCENT
-from .elements import DIFFERENCE, INVERSE_ROOT, SWISH
+from .elements import DIFFERENCE, GELU, INVERSE_ROOT, SWISH
 from .formulas import BIAS, CUBIC, FACTOR_ONCE, LAYER_NORM, LOSS, RESHAPE, SOFTMAX
 from .losses import GATE, HARD_SWISH, SQUARED_ERROR, TEMPERATURE
 from .networks import ATTENTION, CONVOLUTION, MLP, SUM, updates
@@ -46,6 +46,7 @@ TASKS = {
     "reshape": RESHAPE,
     "cubic": CUBIC,
     "swish": SWISH,
+    "gelu": GELU,
     "inverse root": INVERSE_ROOT,
     "difference": DIFFERENCE,
     "mean of squares": MEAN_OF_SQUARES,

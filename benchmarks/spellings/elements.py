@@ -18,6 +18,23 @@ SWISH = Task(
         "swish": Apart("is an operator of its own, with a loop from the same formulas", has_as_many_steps),
     },
 )
+_ROOT = 2**0.5
+GELU = Task(
+    LOSS.feed,
+    {
+        "quotient": hidden(lambda z: 0.5 * z * (1.0 + layers.erf(z / _ROOT))),
+        "product": hidden(lambda z: 0.5 * z * (1.0 + layers.erf(z * (1 / _ROOT)))),
+        "scale": hidden(
+            lambda z: layers.elementwise_mul(layers.scale(z, 0.5), layers.scale(layers.erf(z / _ROOT), bias=1.0))
+        ),
+        "share": hidden(lambda z: z * (0.5 * (1.0 + layers.erf(z / _ROOT)))),
+        "gelu": hidden(layers.gelu),
+    },
+    apart={
+        "share": Apart("scales another operand", has_as_many_steps),
+        "gelu": Apart("is an operator of its own, with a loop from the same formulas", has_as_many_steps),
+    },
+)
 INVERSE_ROOT = Task(
     LOSS.feed,
     {

@@ -1,7 +1,7 @@
 """Groups of elementwise operators as one loop each, generated from `minigraph.kernels.formulas`.
 
 Sums, products, quotients and roots have the bits of the shared kernels. Exponentials and logarithms are within 2 units
-of the last place, hyperbolic tangents within 4.
+of the last place, error functions within 3, hyperbolic tangents within 4.
 """
 
 from __future__ import annotations
@@ -24,7 +24,10 @@ from minigraph.kernels.jit.threads import least_of, pieces, run_together
 from minigraph.kernels.registry import specialize
 from minigraph.support.fused_calls import FusedCall, parse_calls
 
-_FUNCTIONS = {kind: Loops("functions", f"functions{kind[-2:]}", "exponentials") for kind in ("float32", "float64")}
+_FUNCTIONS = {
+    "float32": Loops("functions", "functions32", "exponentials", "error_function32"),
+    "float64": Loops("functions", "functions64", "exponentials"),
+}
 _MOST_DIMENSIONS = 4
 """Maximum dimensions of a group."""
 
@@ -40,7 +43,7 @@ _MOST_IN_SEGMENT = 8
 _STRIP = 1024
 """Elements of a strip, over which the segments run one after the other."""
 
-_LONG = re.compile(r"\b(exp|expm1|log|log1p|tanh)\(")
+_LONG = re.compile(r"\b(erf|erfc|exp|expm1|log|log1p|tanh)\(")
 """Functions of many dependent instructions."""
 
 
@@ -104,7 +107,7 @@ def _offer_one(type: str) -> Callable[..., Any]:
         names = tuple(f"x{i}" for i in range(len(operands)))
         if any(x.shape != operands[0].shape or x.dtype != operands[0].dtype for x in operands):
             return None
-        if not has_formula(type, attrs):
+        if not has_formula(type, attrs, operands[0].dtype):
             return None
         group = _group(operands, (str(FusedCall(type, names, ("y0",), attrs)),), _WORK * offers.LEAST // 2)
         if group is None:
@@ -115,10 +118,10 @@ def _offer_one(type: str) -> Callable[..., Any]:
 
 
 for _type in (
-    "gelu", "gelu_grad", "leaky_relu_grad", "logsigmoid", "logsigmoid_grad", "relu_grad", "rsqrt", "rsqrt_grad",
-    "sigmoid", "sigmoid_cross_entropy_with_logits", "sigmoid_cross_entropy_with_logits_grad", "sigmoid_grad",
-    "softplus", "softplus_grad", "softsign", "softsign_grad", "sqrt_grad", "square_grad", "swish", "swish_grad",
-    "tanh_grad",
+    "erf", "erf_grad", "gelu", "gelu_grad", "leaky_relu_grad", "logsigmoid", "logsigmoid_grad", "relu_grad", "rsqrt",
+    "rsqrt_grad", "sigmoid", "sigmoid_cross_entropy_with_logits", "sigmoid_cross_entropy_with_logits_grad",
+    "sigmoid_grad", "softplus", "softplus_grad", "softsign", "softsign_grad", "sqrt_grad", "square_grad", "swish",
+    "swish_grad", "tanh_grad",
 ):  # fmt: skip
     specialize(_type, jit=True)(_offer_one(_type))
 

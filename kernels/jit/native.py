@@ -6,13 +6,13 @@ loops, where the time of Python's calls does not count.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import prod
 from typing import Any
 
 import numpy as np
 
-from minigraph.kernels.formulas import TYPES, has_formula
+from minigraph.kernels.formulas import TYPES, has_formula, takes_error_function
 from minigraph.kernels.fused import RESULTS
 from minigraph.kernels.jit.functions import UnsupportedError
 from minigraph.kernels.jit.products import dot, dots
@@ -38,21 +38,29 @@ def _by_kernel(type: str) -> Callable[..., Any]:
         arrays = [x for entry in inputs for x in (entry if isinstance(entry, list) else [entry]) if x is not None]
         if {x.dtype for x in arrays} not in [{each} for each in _FLOATS] or any(x.is_transposed for x in arrays):
             raise UnsupportedError("not of one type and order")
-        if type in TYPES and not has_formula(type, attrs):
+        if type in TYPES and not has_formula(type, attrs, arrays[0].dtype):
             raise UnsupportedError("no formula")
         return kernel.function(np, *inputs, **attrs)
 
     return offer
 
 
+def _is_short(type: str) -> Callable[[Mapping[str, Any]], bool]:
+    return lambda attrs: not takes_error_function(type, attrs)
+
+
 for _type in TYPES:
-    native(_type)(_by_kernel(_type))
+    native(_type, replaces_loops=_is_short(_type))(_by_kernel(_type))
 for _type, _rule in RULES.items():
     if "skip" in _rule.inputs:
         native(_type)(_by_kernel(_type))
 
 
-@native("fused_elementwise")
+def _are_short(attrs: Mapping[str, Any]) -> bool:
+    return not any(takes_error_function(call.type, call.attrs) for call in parse_calls(tuple(attrs["steps"])))
+
+
+@native("fused_elementwise", replaces_loops=_are_short)
 def fused_elementwise(recording, xs, *, steps):
     known: dict[Any, Any] = {f"x{i}": x for i, x in enumerate(xs)} | {None: None}
     for call in parse_calls(tuple(steps)):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from math import prod
 from typing import Any
@@ -25,20 +25,23 @@ Offer = Callable[..., Any]
 _OFFERS: dict[str, Offer] = {}
 _OF_LOOPS: dict[str, Offer] = {}
 _MOST_COLUMNS: dict[str, int] = {}
-_BESIDE_LOOPS: set[str] = set()
+_REPLACES_LOOPS: dict[str, Callable[[Mapping[str, Any]], bool]] = {}
 
 
-def native(*types: str, most_columns: int | None = None, replaces_loops: bool = True) -> Callable[[Offer], Offer]:
+def native(
+    *types: str, most_columns: int | None = None, replaces_loops: bool | Callable[[Mapping[str, Any]], bool] = True
+) -> Callable[[Offer], Offer]:
     """Register how operators are recorded: ``f(recording, *inputs, **attrs)`` returns the symbols of the results.
 
     It raises `UnsupportedError` for what it cannot, such as a first input with more than `most_columns`. Small arrays
-    then take the shared kernel and no compiled loop, unless the recording does not replace loops.
+    then take the shared kernel and no compiled loop, unless the recording does not replace loops, which may depend on
+    the attributes.
     """
 
     def decorate(function: Offer) -> Offer:
         _OFFERS.update(dict.fromkeys(types, function))
-        if not replaces_loops:
-            _BESIDE_LOOPS.update(types)
+        says = replaces_loops if callable(replaces_loops) else lambda attrs: replaces_loops
+        _REPLACES_LOOPS.update(dict.fromkeys(types, says))
         if most_columns is not None:
             _MOST_COLUMNS.update(dict.fromkeys(types, most_columns))
         return function
@@ -59,9 +62,9 @@ def native_loop(*types: str) -> Callable[[Offer], Offer]:
     return decorate
 
 
-def is_small(type: str, shapes: Sequence[Sequence[int]]) -> bool:
+def is_small(type: str, shapes: Sequence[Sequence[int]], attrs: Mapping[str, Any]) -> bool:
     """Whether an operator on arrays of these shapes is recorded, if it can be, and not given a loop of its own."""
-    if not IS_KNOWN or type not in _OFFERS or type in _BESIDE_LOOPS:
+    if not IS_KNOWN or type not in _OFFERS or not _REPLACES_LOOPS[type](attrs):
         return False
     if any([prod(shape) > MOST_ELEMENTS for shape in shapes]):
         return False

@@ -143,7 +143,7 @@ def _is_left_to_tables(step: Step) -> bool:
     from minigraph.kernels.jit.recorders import is_small  # late: only executors that compile ask
 
     shapes = [value.tensor_type.shape for value in (*step.reads, *step.writes)]
-    return not step.kernel.for_rows and is_small(step.op.type, shapes)
+    return not step.kernel.for_rows and is_small(step.op.type, shapes, step.op.attrs)
 
 
 def _types(entry: Sequence[Value | None] | None) -> Any:

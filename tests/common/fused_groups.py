@@ -55,7 +55,7 @@ def single_calls(dtype):
     seen = {}
     for sample in DETERMINISTIC:
         for call in calls(sample, dtype) if dtype in sample.dtypes else ():
-            if formulas.has_formula(call.op.type, call.op.attrs) and is_plain(call, np.dtype(dtype)):
+            if formulas.has_formula(call.op.type, call.op.attrs, np.dtype(dtype)) and is_plain(call, np.dtype(dtype)):
                 seen.setdefault((call.op.type, str(call.keywords)), call)
     return list(seen.values())
 

@@ -222,7 +222,11 @@ def test_results_of_fused_operators_share_no_memory(type, monkeypatch):
 def fused(call, type):
     """A sample: the operator in a group that returns its results and their squares, None if it may be in none."""
     arrays = flat(call.inputs)
-    if call.op.type != type or not has_formula(type, call.op.attrs) or any(x.dtype != np.float32 for x in arrays):
+    if (
+        call.op.type != type
+        or not has_formula(type, call.op.attrs, np.float32)
+        or any(x.dtype != np.float32 for x in arrays)
+    ):
         return None
     if any(x.shape != arrays[0].shape for x in flat(call.expected)):
         return None

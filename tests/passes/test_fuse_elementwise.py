@@ -121,9 +121,10 @@ LEFT_ALONE = {
           h: int64[4] = abs(X=i)
           z: int64[4] = square(X=h)
     """,
-    "an error function has no formula": """
-          h: float32[4] = gelu(X=x)
-          z: float32[4] = relu(X=h)
+    "an error function of float64 has no formula": """
+          d: float64[4] = cast(X=x) {in_dtype=5, out_dtype=6}
+          h: float64[4] = gelu(X=d)
+          z: float64[4] = relu(X=h)
     """,
     "labels are counted": """
           h: float32[4] = sigmoid_cross_entropy_with_logits(X=x, Label=b) {normalize=True}
@@ -308,7 +309,7 @@ def test_every_formula_says_what_the_kernel_computes(dtype):
             eps = np.finfo(dtype).eps
             assert np.allclose(value, other, rtol=8 * eps, atol=8 * eps, equal_nan=True), (call.op.type, value, other)
         seen.add(call.op.type)
-    assert seen == formulas.TYPES
+    assert seen == formulas.TYPES - ({"erf"} if dtype == "float64" else set())
 
 
 @pytest.mark.laws

@@ -44,6 +44,9 @@ class _Module(TracingModule, Primitives):
     def log_of_one_plus_exp(self, x: _Array) -> _Array:
         return x.emit("softplus")
 
+    def erf(self, x: _Array) -> _Array:
+        return x.emit("erf")
+
     def erfc(self, x: _Array) -> Any:
         return 1.0 - x.emit("erf")
 
