@@ -195,7 +195,8 @@ class ValueTable:
         """Return the value that `op` reads under this name."""
         # An operator reads before it writes, so its own write does not count.
         positions = self._writes.get(name) or self._written_at(name)
-        return self._numbered(name, bisect_left(positions, self.position[op]) if positions else 0)
+        count = bisect_left(positions, self.position[op]) if positions else 0
+        return self._numbered(name, count) if self._numbers else _value((name, count))
 
     def _reaching(self, name: str, position: float) -> Value:
         """Return the value that a name has at a position."""
@@ -218,7 +219,8 @@ class ValueTable:
     def written(self, name: str, op: Operator) -> Value:
         """Return the value that `op` writes under this name."""
         positions = self._writes.get(name) or self._written_at(name)
-        return self._numbered(name, bisect_right(positions, self.position[op]))
+        count = bisect_right(positions, self.position[op])
+        return self._numbered(name, count) if self._numbers else _value((name, count))
 
     def producer(self, value: Value, *types: str) -> Operator | None:
         """Return the operator that writes `value`, if it is of one of these types; None for a value from outside."""

@@ -431,7 +431,7 @@ def require_same_types(op: Operator, types: Types) -> None:
     for name, old in types.items():
         var = op.block.find_var(name)
         new = None if var is None else var.tensor_type
-        if old is not None and new is not None and not old.fits(new):
+        if old is not new and old is not None and new is not None and not old.fits(new):
             raise RewriteError(
                 f"{op.type} makes {name} {new}, but those that read it expect {old}", site=op.site, details=[str(op)],
                 hint="Insert the operator with a new name for the result, then replace the uses that may read it.",

@@ -226,7 +226,7 @@ class Matcher:
 
     def _bind(self, op: PatternOp, candidate: Operator, inputs: Mapping[str, tuple[str, ...]]) -> bool:
         found, read, written = self.found, self.values.read, self.values.written
-        has_types = bool(self.pattern.placeholder_types)
+        types = self.pattern.placeholder_types
         self.ops[op.number] = candidate
         for slot in op.inputs:
             slot_name, places, rest, _ = slot
@@ -235,9 +235,9 @@ class Matcher:
                 if not self._bind_several(slot, candidate, names):
                     return False
                 continue
-            for place, name in zip(places, names, strict=True):
-                value, known = read(name, candidate), found[place]
-                if known is UNSET and not has_types:
+            for i, place in enumerate(places):
+                value, known = read(names[i], candidate), found[place]
+                if known is UNSET and place not in types:
                     found[place] = value
                 elif known != value and not self._set(place, value, candidate, slot):
                     return False
@@ -248,10 +248,10 @@ class Matcher:
                 return self._differs(candidate, slot_name, _count(slot), f"{len(names)} variables")
             for i, place in enumerate(places):
                 is_made = i < len(names) and names[i] != EMPTY
-                made = written(names[i], candidate) if is_made else None
-                if found[place] is UNSET:
+                made, known = written(names[i], candidate) if is_made else None, found[place]
+                if known is UNSET:
                     found[place] = made
-                elif found[place] != made and not self._set(place, made, candidate, slot):
+                elif known != made and not self._set(place, made, candidate, slot):
                     return False
         return not op.agreed or self._agrees(op, candidate)
 

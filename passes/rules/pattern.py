@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, KeysView
 from dataclasses import dataclass, field
 from itertools import chain, count
 from typing import Any, NamedTuple
@@ -143,6 +143,12 @@ class Pattern:
         """Maximum numbers of operators that read values of which nothing else may read."""
         self.inner = tuple(self._inner())
         """Inputs of the anchor that an operator of the pattern makes: slot and place, that operator, and its slot."""
+
+    def is_possible(self, types: KeysView[str]) -> bool:
+        """Whether a block with operators of these types may have all that the pattern has."""
+        if not types >= self.types:
+            return False
+        return not self.alternatives or not any([types.isdisjoint(some) for some in self.alternatives])
 
     def readers(self, value: int) -> Iterator[PatternOp]:
         """Yield the operators that read a value."""

@@ -16,7 +16,7 @@ from minigraph.passes.rules.matcher import Match, MatchBeforeValues, Matcher, Ma
 from minigraph.passes.rules.pattern import Pattern
 from minigraph.passes.rules.replacing import replace
 from minigraph.passes.rules.safety import may_read, may_replace
-from minigraph.passes.rules.worklist import LEAST_FIRINGS, endless, possible, run_in
+from minigraph.passes.rules.worklist import LEAST_FIRINGS, endless, run, smallest_sets
 from minigraph.passes.values import Values
 from minigraph.support.public import public
 from minigraph.support.signatures import parameter_names
@@ -94,7 +94,7 @@ class Rule(Pass):
 
     def apply(self, program: Program) -> bool:
         """Fire until the rule matches nowhere; returns whether it fired."""
-        return any([run_in(block, (self,), self.pattern.types) for block in list(program.blocks)])
+        return run(program, (self,))
 
     @public
     def find(self, program: Program) -> list[Match]:
@@ -304,24 +304,37 @@ class Rules(Pass):
 
     def apply(self, program: Program) -> bool:
         """Fire until no rule matches; returns whether one fired."""
-        if self.needs and not any(each <= block.ops.by_type.keys() for block in program.blocks for each in self.needs):
-            return False
-        rules, others, types = self._parts
-        changed = any([run_in(block, rules, types) for block in list(program.blocks)])
+        for block in program.blocks:
+            found = block.ops.by_type.keys()
+            for types in self._type_sets:
+                if found >= types:
+                    return self._run(program)
+        return False
+
+    def _run(self, program: Program) -> bool:
+        rules, others = self._parts
+        changed = run(program, rules)
         for _ in range(LEAST_FIRINGS):
             if not any([_applied(each, program) for each in others]):
                 return changed
             changed = True
-            if not any([run_in(block, rules, types) for block in list(program.blocks)]) and len(others) == 1:
+            if not run(program, rules) and len(others) == 1:
                 return changed
         raise endless(others[0].name, LEAST_FIRINGS, program.global_block(), 0)
 
     @cached_property
-    def _parts(self) -> tuple[list[Rule], list[Pass], frozenset[str]]:
-        """The rules, the other passes, and types of operators without which no rule matches."""
+    def _type_sets(self) -> tuple[frozenset[str], ...]:
+        """Sets of operator types: nothing changes in a program of which no block has all types of one."""
+        if self.needs:
+            return self.needs
+        rules, others = self._parts
+        return (frozenset(),) if others else smallest_sets([each.pattern.types for each in rules])
+
+    @cached_property
+    def _parts(self) -> tuple[list[Rule], list[Pass]]:
+        """The rules, and the other passes."""
         rules = [each for each in self.rules if isinstance(each, Rule)]
-        types = frozenset.intersection(*[each.pattern.types for each in rules]) if rules else frozenset[str]()
-        return rules, [each for each in self.rules if not isinstance(each, Rule)], types
+        return rules, [each for each in self.rules if not isinstance(each, Rule)]
 
     @cached_property
     def _is_own(self) -> bool:  # every plan asks
@@ -387,7 +400,7 @@ def _blocks(rule: Rule, program: Program) -> Iterator[Block]:
     """Yield the blocks that have operators of all types of a pattern."""
     _require_program(rule, program)
     for block in program.blocks:
-        if possible((rule,), block):
+        if rule.pattern.is_possible(block.ops.by_type.keys()):
             yield block
 
 

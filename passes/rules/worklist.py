@@ -8,7 +8,7 @@ from itertools import chain
 from typing import Protocol
 
 from minigraph.errors import RuleError
-from minigraph.ir import Block, Operator
+from minigraph.ir import Block, Operator, Program
 from minigraph.passes.rules.matcher import Match, fits
 from minigraph.passes.rules.pattern import Pattern, PatternOp
 from minigraph.passes.values import Values
@@ -92,17 +92,17 @@ class _Anchors:
         return found
 
 
-def possible(rules: Sequence[WorklistRule], block: Block) -> list[WorklistRule]:
-    """Return the rules for whose patterns the block has operators of all types."""
-    types = block.ops.by_type.keys()
-    found = [each for each in rules if types >= each.pattern.types]
-    return [each for each in found if not any([types.isdisjoint(some) for some in each.pattern.alternatives])]
+def smallest_sets(sets: Iterable[frozenset[str]]) -> tuple[frozenset[str], ...]:
+    """Return the sets of which no other one is a part: what holds one of `sets` holds one of them."""
+    found = dict.fromkeys(sets)
+    return tuple([each for each in found if not any([other < each for other in found])])
 
 
 def _anchored(rules: Sequence[WorklistRule], block: Block) -> dict[Operator, list[WorklistRule]]:
     """Return the rules that may match at an operator, the last one of their patterns; in the order of the block."""
     found: dict[Operator, list[WorklistRule]] = {}
-    some = possible(rules, block)
+    types = block.ops.by_type.keys()
+    some = [each for each in rules if each.pattern.is_possible(types)]
     if not some:
         return found
     anchors = _Anchors(block)
@@ -117,10 +117,12 @@ def _values(block: Block, rules: Iterable[WorklistRule]) -> Values:
     return Values(block, [type for each in rules for type in each.pattern.all_types])
 
 
-def run_in(block: Block, rules: Sequence[WorklistRule], types: frozenset[str]) -> bool:
-    """Run rules in a block, which need operators of these `types`; returns whether any fired."""
-    if not block.ops.by_type.keys() >= types:
-        return False
+def run(program: Program, rules: Sequence[WorklistRule]) -> bool:
+    """Run rules in all blocks; returns whether any fired."""
+    return any([_run_in(block, rules) for block in program.blocks[:]])
+
+
+def _run_in(block: Block, rules: Sequence[WorklistRule]) -> bool:
     values: Values | None = None
     size, firings = len(block.ops), 0
     limit = LEAST_FIRINGS + _FIRINGS_PER_OP * size
