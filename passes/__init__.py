@@ -18,6 +18,7 @@ from minigraph.passes.constant_folding import FoldConstants
 from minigraph.passes.dead_ops import RemoveDeadOps
 from minigraph.passes.find_cross_entropy import FindCrossEntropy
 from minigraph.passes.find_gradient_descent import FindGradientDescent
+from minigraph.passes.find_momentum import FindMomentum
 from minigraph.passes.find_normalizations import FindNormalizations
 from minigraph.passes.free_addends import FreeAddends
 from minigraph.passes.fuse_elementwise import FuseElementwise
@@ -68,8 +69,8 @@ IN_ORDER: tuple[Pass, ...] = (
     BroadcastExpanded(), SliceRows(), JoinSlices(), MatmulToMul(), TransposeWeights(), SplitProducts(), SplitOperands(),
     CleanUp(), ScaleIntoMatmul(), TurnTransposes(), TransposeIntoMatmul(), ShareCommonSubexpressions(),
     FuseSoftmaxCrossEntropy(), SkipJoins(), MergeMatmuls(), MergeColumnSums(), MergeProducts(), TransposeOnce(),
-    FindGradientDescent(), MergeUpdates(), ShrinkInUpdate(), FuseMeanLoss(), FreeAddends(), RemoveDeadOps(),
-    WriteWhereAssigned(), FuseElementwise(), SkipAssigns(),
+    FindGradientDescent(), FindMomentum(), MergeUpdates(), ShrinkInUpdate(), FuseMeanLoss(), FreeAddends(),
+    RemoveDeadOps(), WriteWhereAssigned(), FuseElementwise(), SkipAssigns(),
 )  # fmt: skip
 """Passes that executors may apply, in the order in which they run."""
 
@@ -89,6 +90,7 @@ __all__ = [
     "ClipGradients",
     "FindCrossEntropy",
     "FindGradientDescent",
+    "FindMomentum",
     "FindNormalizations",
     "FoldConstants",
     "FreeAddends",

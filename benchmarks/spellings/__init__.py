@@ -5,7 +5,7 @@
 
 import minigraph as fluid
 
-from .by_hand import ACCUMULATION, CLIP_BY_VALUE, DESCENT
+from .by_hand import ACCUMULATION, CLIP_BY_VALUE, DESCENT, MOMENTUM
 from .elements import DIFFERENCE, GELU, INVERSE_ROOT, SWISH
 from .formulas import BIAS, CUBIC, FACTOR_ONCE, LAYER_NORM, LOSS, RESHAPE, SOFTMAX
 from .losses import GATE, HARD_SWISH, SQUARED_ERROR, TEMPERATURE
@@ -65,6 +65,7 @@ TASKS = {
     "group normalization": GROUP_NORM,
     "instance normalization": INSTANCE_NORM,
     "descent": DESCENT,
+    "momentum by hand": MOMENTUM,
     "accumulation": ACCUMULATION,
     "clip by value": CLIP_BY_VALUE,
     "squared error": SQUARED_ERROR,

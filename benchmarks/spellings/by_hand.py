@@ -40,6 +40,48 @@ DESCENT = Task(
     optimizer=None,
 )
 
+# Momentum
+
+
+def _with_velocity(update):
+    return _each(lambda p, g: update(p, g, _state(f"{p.name}_velocity", p.shape)))
+
+
+def _from_state(p, g, v):
+    layers.assign(v * 0.9 + g, v)
+    layers.assign(p - 0.1 * v, p)
+
+
+def _from_value(p, g, v):
+    new = g + 0.9 * v
+    layers.assign(p - 0.1 * new, p)
+    layers.assign(new, v)
+
+
+def _by_layers(p, g, v):
+    new = layers.elementwise_add(layers.scale(v, 0.9), g)
+    layers.assign(new, v)
+    layers.assign(layers.elementwise_sub(p, layers.scale(new, 0.1)), p)
+
+
+def _by_sums(p, g, v):
+    layers.sums([layers.scale(v, 0.9), g], out=v)
+    layers.sums([p, layers.scale(v, -0.1)], out=p)
+
+
+MOMENTUM = Task(
+    LOSS.feed,
+    {
+        "state": _with_velocity(_from_state),
+        "value": _with_velocity(_from_value),
+        "layers": _with_velocity(_by_layers),
+        "sums": _with_velocity(_by_sums),
+        "optimizer": _updated(lambda loss: fluid.optimizer.Momentum(0.1, 0.9).minimize(loss)),
+    },
+    apart={"optimizer": Apart("has its rate in a variable", differs_by([], ["fill_constant"]))},
+    optimizer=None,
+)
+
 # Gradients of several batches
 
 
