@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from minigraph.errors import ExecutionError
+from minigraph.errors import ExecutionError, MinigraphError
 from minigraph.executor.interpreter import Interpreter
 from minigraph.ir import Operator, Program
-from minigraph.runtime.evaluate import bounded_loops
+from minigraph.lowering.lengths import carry_lengths
+from minigraph.runtime.evaluate import bounded_loops, evaluate
+from minigraph.runtime.place import CPUPlace
 from minigraph.runtime.scope import Scope, SelectedRows
 
 Array = np.ndarray[Any, Any]
@@ -82,6 +85,37 @@ def _arrays(value: Any) -> list[Array]:
     if isinstance(value, SelectedRows):
         return [np.asarray(value.numpy())]
     return [np.asarray(value), *map(np.array, value.lod())]
+
+
+def runs_completely(case: Case) -> bool:
+    """Whether every operator of the program can be computed, also those that no result depends on."""
+    return len(results_by_op(case)) == len(case.program.global_block().ops)
+
+
+def results_by_op(case: Case) -> list[dict[str, Any]]:
+    """Results of each operator, up to the first that fails."""
+    values = {name: value.copy() for name, value in {**case.feed, **case.state}.items()}
+    random, found = np.random.default_rng(case.seed), []
+    program = case.program.clone()
+    block = program.global_block()
+    own = {id(op) for op in block.ops}
+    with suppress(MinigraphError):  # the first operator without the lengths that it needs fails below
+        carry_lengths(program, case.feed, ())
+    for op in block.ops:
+        try:
+            with np.errstate(all="ignore"), bounded_loops(MOST_LOOPS):
+                results = evaluate(op, values.__getitem__, CPUPlace(), random)
+        except Exception:
+            break
+        values.update(results)
+        if id(op) not in own:  # computes lengths
+            continue
+        found.append(
+            {name: np.array(value) if not isinstance(value, list) else None for name, value in results.items()}
+            if all(isinstance(value, np.ndarray | np.generic) for value in results.values())
+            else {}
+        )
+    return found
 
 
 def is_finite(results: Results) -> bool:

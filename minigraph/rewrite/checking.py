@@ -12,12 +12,12 @@ import numpy as np
 
 from minigraph.errors import MinigraphError
 from minigraph.ir import Program
-from minigraph.rewrite.cases import Case
+from minigraph.rewrite.cases import Case, runs_completely
 from minigraph.rewrite.counter_examples import CounterExample
 from minigraph.rewrite.hints import hints_of
 from minigraph.rewrite.laws import SECONDS, Broken, Subject, broken_law, other_values, rewritten, runs_to_finite_numbers
 from minigraph.rewrite.random_programs.drawing import Drawn, Hints, Pick, arrays_for, draw
-from minigraph.rewrite.reducing import reduced, runs_completely
+from minigraph.rewrite.reducing import reduced
 from minigraph.support.public import public
 
 Array = np.ndarray[Any, Any]

@@ -12,7 +12,6 @@ A. Zeller and R. Hildebrandt, Simplifying and Isolating Failure-Inducing Input, 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
-from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -22,11 +21,8 @@ from minigraph.errors import MinigraphError, ProgramError
 from minigraph.ir import Block, Operator, Program, Role
 from minigraph.ir.type_inference import infer_outputs
 from minigraph.ir.verifier import verify
-from minigraph.lowering.lengths import carry_lengths
 from minigraph.opdef import REQUIRED, SUB_BLOCK
-from minigraph.rewrite.cases import MOST_LOOPS, Array, Case
-from minigraph.runtime.evaluate import bounded_loops, evaluate
-from minigraph.runtime.place import CPUPlace
+from minigraph.rewrite.cases import Array, Case, results_by_op
 from minigraph.support.public import public
 from minigraph.types import TensorType, VarKind
 
@@ -133,7 +129,7 @@ class _Search:
     def _without(self, positions: Collection[int]) -> Case | None:
         """Leave out operators; what they give to others is fed."""
         if self._recorded is None:
-            self._recorded = _recorded(self.case)
+            self._recorded = results_by_op(self.case)
         program = self.case.program.clone()
         block = program.global_block()
         feed, ops = dict(self.case.feed), block.ops[:]
@@ -180,37 +176,6 @@ def _made(candidates: Iterator[Case]) -> Iterator[Case]:
             return
         except (MinigraphError, ValueError):
             return
-
-
-def runs_completely(case: Case) -> bool:
-    """Whether every operator of the program can be computed, also those that no result depends on."""
-    return len(_recorded(case)) == len(case.program.global_block().ops)
-
-
-def _recorded(case: Case) -> list[dict[str, Any]]:
-    """Results of each operator, up to the first that fails."""
-    values = {name: value.copy() for name, value in {**case.feed, **case.state}.items()}
-    random, found = np.random.default_rng(case.seed), []
-    program = case.program.clone()
-    block = program.global_block()
-    own = {id(op) for op in block.ops}
-    with suppress(MinigraphError):  # the first operator without the lengths that it needs fails below
-        carry_lengths(program, case.feed, ())
-    for op in block.ops:
-        try:
-            with np.errstate(all="ignore"), bounded_loops(MOST_LOOPS):
-                results = evaluate(op, values.__getitem__, CPUPlace(), random)
-        except Exception:
-            break
-        values.update(results)
-        if id(op) not in own:  # computes lengths
-            continue
-        found.append(
-            {name: np.array(value) if not isinstance(value, list) else None for name, value in results.items()}
-            if all(isinstance(value, np.ndarray | np.generic) for value in results.values())
-            else {}
-        )
-    return found
 
 
 def _tidied(case: Case) -> Case:
