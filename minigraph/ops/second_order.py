@@ -94,8 +94,12 @@ _define(
     "``DOut = -DX * DDX / Out`` and ``DDOut = DDX / (2 * Out)``, where DOut is what flows into the root itself.",
     _check_elements,
 )  # fmt: skip
-_define("relu", "Out DDX", "DDOut", "``DDOut`` is DDX where Out is positive, else 0.")
-_define("leaky_relu", "Out DDX", "DDOut", "``DDOut`` is DDX where Out is positive, else ``alpha * DDX``.")
+_define("relu", "Out DDX", "DDOut", "``DDOut`` is DDX where Out is positive, else 0.", _check_elements)
+_define(
+    "leaky_relu", "Out DDX", "DDOut",
+    "``DDOut`` is DDX where Out is positive, else ``alpha * DDX``.",
+    _check_elements,
+)  # fmt: skip
 _define(
     "elu", "X DOut DDX", "DX DDOut",
     "``DDOut`` is DDX where X is positive, else ``alpha * exp(X) * DDX``; ``DX`` is 0 there, else\n"

@@ -106,3 +106,11 @@ def test_what_belongs_to_x_and_to_the_result_has_one_shape():
     x, d = (block.create_var(name=name, shape=shape, dtype="float32") for name, shape in (("x", [1, 1]), ("d", [1])))
     with pytest.raises(fluid.errors.OpError, match=r"must have equal shapes, got \[1, 1\] and \[1\]"):
         block.append_op("square_grad_grad", {"X": x, "DOut": d, "DDX": x}, {"DDOut": block.create_var(name="y")})
+
+
+@pytest.mark.parametrize("op", ["relu", "leaky_relu"])
+def test_what_flows_into_a_rectifier_has_the_shape_of_its_result(op):
+    block = fluid.Program().global_block()
+    out, d = (block.create_var(name=n, shape=shape, dtype="float32") for n, shape in (("out", [1, 1]), ("d", [2, 1])))
+    with pytest.raises(fluid.errors.OpError, match=r"must have equal shapes, got \[2, 1\] and \[1, 1\]"):
+        block.append_op(f"{op}_grad_grad", {"Out": out, "DDX": d}, {"DDOut": block.create_var(name="y")})
