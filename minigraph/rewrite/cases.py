@@ -40,6 +40,9 @@ _NOISE = 4
 
 _NOISY_RUNS = 4
 
+_PICKS = frozenset({"maxout", "pool2d", "pool3d", "reduce_max", "reduce_min", "sequence_pool"})
+"""Types of operators whose results may be elements of X, for which their gradients look."""
+
 _SPREAD = 16
 """Maximum distance between results that differ by rounding, in units of the spread of noisy runs."""
 
@@ -177,14 +180,21 @@ class _Noisy(_Bounded):
         self._noise = np.random.default_rng(seed)
 
     def _results(self, op: Operator, read: Callable[[str], Any]) -> dict[str, Any]:
-        return {name: self._changed(value) for name, value in super()._results(op, read).items()}
+        # The gradient of a largest element looks for it, so that it must stay the same.
+        given = [read(name).ravel() for name in op.inputs["X"]] if op.type in _PICKS else []
+        found = super()._results(op, read)
+        return {name: self._changed(value, given) for name, value in found.items()}
 
-    def _changed(self, value: Any) -> Any:
+    def _changed(self, value: Any, given: list[Array]) -> Any:
         if not isinstance(value, np.ndarray | np.floating) or value.dtype.kind != "f":
             return value
-        error = _NOISE * np.finfo(value.dtype).eps * self._noise.uniform(-1, 1, value.shape)
+        limits, error = np.finfo(value.dtype), _NOISE * self._noise.uniform(-1, 1, value.shape)
         with np.errstate(all="ignore"):
-            return (value * (1 + error)).astype(value.dtype)
+            noisy = value * (1 + error * limits.eps)
+            # Below the smallest normal number the last place has one size.
+            is_small = (value != 0) & (np.abs(value) < limits.tiny)
+            noisy = np.where(is_small, value + error * limits.smallest_subnormal, noisy).astype(value.dtype)
+        return np.where(np.isin(value, np.concatenate(given)), value, noisy) if given else noisy
 
 
 class Rounding:

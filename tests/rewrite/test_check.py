@@ -19,9 +19,9 @@ from minigraph.errors import ExecutionError, MinigraphError, WrongTypeError
 from minigraph.ir import Program
 from minigraph.ir.verifier import verify
 from minigraph.passes import IN_ORDER
-from minigraph.rewrite.cases import Case
+from minigraph.rewrite.cases import Case, Rounding
 from minigraph.rewrite.counter_examples import _expression
-from minigraph.rewrite.laws import Subject
+from minigraph.rewrite.laws import Subject, broken_law
 from minigraph.rewrite.strategies import cases, programs
 
 ROOT = Path(__file__).parents[2]
@@ -209,6 +209,52 @@ def test_no_pass_of_the_project_breaks_a_program(each, check_pass):
 @pytest.mark.parametrize("each", RULES, ids=lambda rule: rule.name)
 def test_no_exact_rule_breaks_a_program(each, check_pass):
     check_pass(each, programs=100)
+
+
+POWER_OF_A_GRADIENT = """
+    block 0
+      data x: float32[1]
+      data d: float32[1]
+      g: float32[1] = pow_grad(X=x, Out@GRAD=d) {factor=3.0}
+      y: float32[1] = pow(X=g) {factor=-0.5}
+"""
+INVERSE_ROOT = """
+    block 0
+      data x: float32[1]
+      data d: float32[1]
+      y: float32[1] = pow_grad(X=x, Out@GRAD=d) {factor=-0.5}
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "x", "d"),
+    [(POWER_OF_A_GRADIENT, 3.3140877e-09, 3.6399213e-26), (INVERSE_ROOT, -np.inf, 1.0)],
+    ids=["subnormal", "infinite"],
+)
+def test_what_rounding_may_change_is_no_alarm(text, x, d):
+    program = Program.parse(text)
+    program.roots = ("y",)
+    case = Case(program, {"x": np.array([x], "float32"), "d": np.array([d], "float32")})
+    assert broken_law(Subject(passes.MultiplyPowers()), case) is None
+
+
+def test_rounding_leaves_the_largest_element_the_largest():
+    program = Program.parse("""
+        block 0
+          data x: float32[2]
+          y: float32[2] = exp(X=x)
+          m: float32[1] = reduce_max(X=y) {dim=[0]}
+          z: float32[1] = exp(X=m)
+          w: float32[1] = scale(X=z) {scale=-1.0}
+          d: float32[1] = sum(X=[z, w])
+          g: float32[2] = reduce_max_grad(X=y, Out=m, Out@GRAD=d) {dim=[0]}
+    """)
+    program.roots = ("g",)
+    case = Case(program, {"x": np.array([0.3, -0.1], "float32")})
+    results = case.run()
+    assert results["g"][0].tolist() == [0.0, 0.0]
+    other = {**results, "g": [np.array([1e-6, 0], "float32")]}
+    assert Rounding(case, results).difference(other) is None
 
 
 def test_a_number_that_asks_for_all_memory_is_an_error():
