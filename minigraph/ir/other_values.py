@@ -45,14 +45,17 @@ def other_value_read(before: Block, after: Block) -> OtherValue | None:
     names = dict.fromkeys([name for read in asked.values() for name in read if len(old.values[name]) > 1])
     bits = {name: {value: next(bit) for value in old.values[name]} for name in names}
     below = _below(old, bits)
-    for op, read in asked.items():
+    for op, values in asked.items():
+        read = {name: value for name, value in values.items() if name in bits}
+        if not read:
+            continue
         makers = [maker for name in _results(op, new, old) for maker in old.makers[name]]
         if any(old.calls[old.call[each]] > 1 for each in makers):
             continue  # which of two equal operators this one takes the place of cannot be told
         seen = reduce(or_, [below[each] for each in makers if old.call[each] not in new.calls], 0)
         has_twin = any(_are_alike(op, each) for each in makers)
         for name, value in read.items():
-            if name not in bits or seen & bits[name][value] or not seen & sum(bits[name].values()):
+            if seen & bits[name][value] or not seen & sum(bits[name].values()):
                 continue
             # A new operator may compute a result from another one that stood after it.
             if not has_twin and _is_written_last(name, value, makers, old):
