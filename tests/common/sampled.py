@@ -8,6 +8,7 @@ from itertools import count
 import numpy as np
 import pytest
 from one_op import OneOp
+from together import check_all
 
 import minigraph as fluid
 from minigraph.opdef.gradient_rules import FusedGrad
@@ -74,14 +75,7 @@ def each(samples):
     def decorate(law):
         @wraps(law)
         def on_rows(rows, **fixtures):
-            errors = {}
-            for id, sample in rows.items():
-                try:
-                    law(sample=sample, **fixtures)
-                except Exception as error:
-                    errors[id] = error
-            if errors:
-                raise AssertionError(f"rows {', '.join(errors)}") from next(iter(errors.values()))
+            check_all(lambda sample: law(sample=sample, **fixtures), rows)
 
         signature = inspect.signature(law)
         others = [parameter for name, parameter in signature.parameters.items() if name != "sample"]

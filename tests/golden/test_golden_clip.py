@@ -6,6 +6,7 @@ parameter and its gradient. `golden_clip` says what counts as right.
 
 import pytest
 from golden_clip import Case, Results, by_definition, cases, check, differences
+from together import check_all
 
 import minigraph as fluid
 import minigraph as paddle
@@ -13,8 +14,8 @@ import minigraph as paddle
 pytestmark = pytest.mark.numbers
 
 
-def each(system):
-    return pytest.mark.parametrize("case", cases(system), ids=lambda case: case.id)
+def by_id(found):
+    return {f"{case.system} {case.id}": case for case in found}
 
 
 def clip_in_a_program(case: Case) -> Results:
@@ -53,21 +54,19 @@ def clip_at_once(case: Case) -> Results:
     return {f"out_{numbers[param.name]:02}": grad.numpy() for param, grad in clipped}
 
 
-@each("paddle18")
-def test_a_strategy_of_fluid_clips_in_a_program(case):
-    check(case, clip_in_a_program)
+def test_a_strategy_of_fluid_clips_in_a_program():
+    check_all(lambda case: check(case, clip_in_a_program), by_id(cases("paddle18")))
 
 
-@each("paddle3")
-def test_a_strategy_of_paddle_clips_at_once(case):
-    check(case, clip_at_once)
+def test_a_strategy_of_paddle_clips_at_once():
+    check_all(lambda case: check(case, clip_at_once), by_id(cases("paddle3")))
 
 
 ORDINARY = [case for case in cases() if case.set in ("mixed", "many", "one", "none", "need_clip", "f64", "axes3")]
 
 
-@pytest.mark.parametrize(
-    "case", [case for case in ORDINARY if case.results and by_definition(case)], ids=lambda c: c.id
-)
-def test_the_definitions_are_those_of_the_originals_away_from_the_edges(case):
-    assert not differences(case, case.results, by_definition(case))
+def test_the_definitions_are_those_of_the_originals_away_from_the_edges():
+    def check_definition(case):
+        assert not differences(case, case.results, by_definition(case))
+
+    check_all(check_definition, by_id(case for case in ORDINARY if case.results and by_definition(case)))

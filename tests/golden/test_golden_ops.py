@@ -20,6 +20,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from one_op import OneOp
+from together import check_all
 
 import minigraph as fluid
 from minigraph.errors import MinigraphError
@@ -177,6 +178,5 @@ def test_an_operator_gives_what_the_original_gave(case, recorded):
 
 
 @pytest.mark.gpu
-@each_case
-def test_an_operator_gives_it_on_a_gpu_too(case, recorded, cuda_place):
-    check(case, recorded, cuda_place)
+def test_operators_give_it_on_a_gpu_too(recorded, cuda_place):
+    check_all(lambda case: check(case, recorded, cuda_place), {case["id"]: case for case in CASES})

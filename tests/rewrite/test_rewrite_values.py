@@ -4,6 +4,7 @@ import inspect
 
 import pytest
 from misuse import WRONG
+from together import check_all
 
 from minigraph import rewrite
 from minigraph.errors import MinigraphError
@@ -37,15 +38,14 @@ RIGHT = {
 }  # fmt: skip
 
 
-def cases():
-    for method in RIGHT:
-        for argument in RIGHT[method](None, None):
-            for wrong in WRONG:
-                yield method, argument, wrong
+@pytest.mark.parametrize(
+    ("method", "argument"), [(method, argument) for method, right in RIGHT.items() for argument in right(None, None)]
+)
+def test_a_wrong_argument_ends_in_an_error_that_says_what_to_do(method, argument):
+    check_all(lambda wrong: check_wrong(method, argument, wrong), {name: name for name in WRONG})
 
 
-@pytest.mark.parametrize(("method", "argument", "wrong"), list(cases()))
-def test_a_wrong_argument_ends_in_an_error_that_says_what_to_do(method, argument, wrong):
+def check_wrong(method, argument, wrong):
     program = Program.parse(inspect.cleandoc(TEXT))
     program.roots = ("x",)
     first, second = program.global_block().ops
