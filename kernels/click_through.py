@@ -1,4 +1,7 @@
-"""Parts of features, features normalized over all data, shuffled rows. float16 is computed in float32."""
+"""Parts of features, features normalized over all data, shuffled rows, samples with some tags.
+
+float16 is computed in float32.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from minigraph.errors import ExecutionError
 from minigraph.kernels.registry import kernel
+from minigraph.kernels.sequence_rows import chosen, lengths_of, offsets_of, ranges
 from minigraph.kernels.sums import add_over
 from minigraph.kernels.upcast import narrow, widen
 
@@ -69,6 +74,35 @@ def shuffle_batch_grad(xp, order, d_out):
     d_x = xp.empty_like(_rows(d_out))
     d_x[order] = _rows(d_out)
     return d_x.reshape(d_out.shape)
+
+
+@kernel("filter_by_instag")
+def filter_by_instag(xp, x, tags, wanted, x_lod, tags_lod, *, is_lod, out_val_if_empty):
+    if is_lod and not x_lod:
+        raise ExecutionError("Ins has no sequences", hint="Feed it as a LoDTensor, or say is_lod=False.")
+    offsets = x_lod[-1] if is_lod else np.arange(len(x) + 1)
+    count, tagged = len(offsets) - 1, lengths_of(tags_lod[-1])
+    if len(tagged) != count:
+        raise ExecutionError(f"Ins has {count} samples, but Ins_tag has {len(tagged)} sequences")
+    # How many samples stay decides shapes, so that tags are compared on the host.
+    found = np.isin(np.array(tags.reshape(-1).tolist(), np.int64), wanted.reshape(-1).tolist())
+    stay = np.add.reduceat(np.append(found, False), tags_lod[-1][:-1]).astype(bool) & (tagged > 0)
+    (which,) = stay.nonzero()
+    if not len(which):
+        row = xp.full((1, x.shape[1]), out_val_if_empty, x.dtype)
+        return row, xp.zeros((1, 1), xp.float32), xp.asarray([[0, 1, 1]], np.int64), [offsets_of([1])]
+    rows, (kept,) = chosen(which, [offsets])
+    index_map = np.stack([kept[:-1], offsets[which], lengths_of(kept)], 1)
+    return x[xp.asarray(rows)], xp.ones((len(which), 1), xp.float32), xp.asarray(index_map), [kept]
+
+
+@kernel("filter_by_instag_grad")
+def filter_by_instag_grad(xp, index_map, weights, x, d_out, x_lod=None, *, is_lod, out_val_if_empty):
+    d_x = xp.zeros_like(x)
+    if float(weights[0, 0]):  # else Out is the row that stands for no sample
+        _, starts, lengths = np.array(index_map.tolist(), np.int64).T
+        d_x[xp.asarray(ranges(starts, lengths))] = d_out
+    return d_x
 
 
 def _rows(x) -> Any:

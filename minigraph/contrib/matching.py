@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from minigraph.errors import ProgramError
 from minigraph.ir import Variable
 from minigraph.layer_helper import LayerHelper, check_floating, check_variable, layer
+from minigraph.layers.image import pair
 
-__all__ = ["match_matrix_tensor", "tree_conv"]
+__all__ = ["match_matrix_tensor", "sequence_topk_avg_pooling", "tree_conv", "var_conv_2d"]
 
 
 @layer
@@ -81,3 +83,76 @@ def match_matrix_tensor(
     out, products = helper.emit_all("match_matrix_tensor", X=x, Y=y, W=weight, dim_t=channel_num)
     products.stop_gradient = True
     return helper.activation(out, act), products
+
+
+@layer
+def var_conv_2d(
+    input: Variable,
+    row: Variable,
+    col: Variable,
+    input_channel: int,
+    output_channel: int,
+    filter_size: int | Sequence[int],
+    stride: int | Sequence[int] = 1,
+    param_attr: Any = None,
+    act: str | None = None,
+    dtype: Any = "float32",
+    name: str | None = None,
+) -> Variable:
+    """Convolve over images of different sizes, such as the results of `match_matrix_tensor`.
+
+    Parameters
+    ----------
+    input : Variable, float[rows, 1]
+        Each sequence has the elements of an image ``[input_channel, height, width]``.
+    row, col : Variable
+        The lengths of the sequences are the heights and the widths.
+    filter_size, stride : int or two int
+        Down and across. Zeros surround the images, so that with a stride of 1 they keep their size.
+
+    Returns
+    -------
+    Variable, float[rows, 1]
+        Each sequence has the elements of ``[output_channel, ceil(height / stride), ceil(width / stride)]``.
+    """
+    x = check_floating(input, "var_conv_2d: input")
+    kernel, step = pair(filter_size, "var_conv_2d: filter_size"), pair(stride, "var_conv_2d: stride")
+    helper = LayerHelper("var_conv_2d", name=name)
+    shape = [output_channel, input_channel * kernel[0] * kernel[1]]
+    weight = helper.required(param_attr, shape, dtype, "var_conv_2d")
+    out, windows = helper.emit_all(
+        "var_conv_2d", X=x, ROW=check_variable(row, "var_conv_2d: row"), COLUMN=check_variable(col, "var_conv_2d: col"),
+        W=weight, InputChannel=input_channel, OutputChannel=output_channel, StrideH=step[0], StrideW=step[1],
+        KernelH=kernel[0], KernelW=kernel[1],
+    )  # fmt: skip
+    windows.stop_gradient = True
+    return helper.activation(out, act)
+
+
+@layer
+def sequence_topk_avg_pooling(
+    input: Variable, row: Variable, col: Variable, topks: Sequence[int], channel_num: int
+) -> Variable:
+    """Means of the largest elements of each row of images of different sizes, for several numbers of elements.
+
+    Parameters
+    ----------
+    input : Variable, float[rows, 1]
+        Each sequence has the elements of an image ``[channel_num, height, width]``.
+    row, col : Variable
+        The lengths of the sequences are the heights and the widths.
+    topks : sequence of int
+        Numbers of elements, increasing. A row with fewer elements counts zeros for the rest.
+
+    Returns
+    -------
+    Variable, float[rows of `row`, channel_num * len(topks)]
+    """
+    x = check_floating(input, "sequence_topk_avg_pooling: input")
+    helper = LayerHelper("sequence_topk_avg_pooling")
+    out, places = helper.emit_all(
+        "sequence_topk_avg_pooling", X=x, ROW=check_variable(row, "sequence_topk_avg_pooling: row"),
+        COLUMN=check_variable(col, "sequence_topk_avg_pooling: col"), topks=list(topks), channel_num=channel_num,
+    )  # fmt: skip
+    places.stop_gradient = True
+    return out

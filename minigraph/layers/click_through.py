@@ -11,7 +11,7 @@ from minigraph.layer_helper import LayerHelper, check_floating, check_variable, 
 from minigraph.param_attr import ParamAttr
 from minigraph.support.window_rules import require_layout
 
-__all__ = ["continuous_value_model", "data_norm"]
+__all__ = ["continuous_value_model", "data_norm", "filter_by_instag"]
 
 
 @layer
@@ -105,3 +105,33 @@ def data_norm(
 
 _NAMES = {"batch_square": "batch_square_sum"}
 _SLOTS = {"batch_size": "BatchSize", "batch_sum": "BatchSum", "batch_square": "BatchSquareSum"}
+
+
+@layer
+def filter_by_instag(
+    ins: Variable, ins_tag: Variable, filter_tag: Variable, is_lod: bool, out_val_if_empty: int = 0
+) -> list[Variable]:
+    """Keep the samples that have at least one of some tags.
+
+    Parameters
+    ----------
+    ins : Variable, [rows, size]
+    ins_tag : Variable, int64
+        A sequence of tags for each sample.
+    filter_tag : Variable, int64
+        The tags that are wanted.
+    is_lod : bool
+        Whether the samples are the sequences of `ins`, or its rows.
+    out_val_if_empty : int
+        Elements of the one row that stands for no sample.
+
+    Returns
+    -------
+    list of Variable
+        The samples, and the weight of each in a loss, float32[samples, 1]: 1, or 0 where no sample is left.
+    """
+    helper, x = LayerHelper("filter_by_instag"), check_variable(ins, "filter_by_instag: ins")
+    tags, wanted = (check_variable(each, "filter_by_instag: tags") for each in (ins_tag, filter_tag))
+    words = {"is_lod": is_lod, "out_val_if_empty": out_val_if_empty}
+    out, weight, _ = helper.emit_all("filter_by_instag", Ins=x, Ins_tag=tags, Filter_tag=wanted, **words)
+    return [out, weight]

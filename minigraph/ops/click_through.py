@@ -76,6 +76,26 @@ def shuffle_batch(
     return x, TensorType(DType.INT64, (rows,)), seed
 
 
+@op(
+    "filter_by_instag", inputs="Ins Ins_tag Filter_tag", outputs="Out LossWeight IndexMap",
+    grad=fused("IndexMap", "LossWeight", "Ins", to="Ins"), lod={"Out": "new"}, lengths="Ins? Ins_tag",
+)  # fmt: skip
+def filter_by_instag(
+    x: TensorType, tags: TensorType, wanted: TensorType, *, is_lod: bool = True, out_val_if_empty: int = 0
+) -> tuple[TensorType, TensorType, TensorType]:
+    """``Out`` has the samples of Ins with at least one tag of Filter_tag, in order.
+
+    A sample is a row of the matrix Ins, or with `is_lod` a sequence; its tags are a sequence of Ins_tag. LossWeight,
+    float32[samples of Out, 1], is 1. Where no sample stays, Out is a row of `out_val_if_empty`, whose weight is 0.
+    A row of IndexMap is the first row of a sample in Out, its first row in Ins, and its number of rows.
+    """
+    require_number(x)
+    require(x.rank == 2, f"Ins must be a matrix, got {x}")
+    for name, numbers in {"Ins_tag": tags, "Filter_tag": wanted}.items():
+        require(numbers.dtype is DType.INT64, f"{name} must be int64, got {numbers}")
+    return x.with_shape((-1, x.shape[1])), TensorType(DType.FP32, (-1, 1)), TensorType(DType.INT64, (-1, 3))
+
+
 @op("cvm", inputs="X CVM", outputs="Y", lod="X", grad=fused("X", "CVM", to="X"), lengths="X?")
 def cvm(x: TensorType, shown: TensorType, *, use_cvm: bool = True) -> TensorType:
     """``Y`` is X with ``log(shows + 1)`` and ``log(clicks + 1) - log(shows + 1)`` for the first two columns.

@@ -12,10 +12,7 @@ class Absent(NamedTuple):
     hint: str
 
 
-_SEQUENCES = Absent(
-    "this operator on sequences is not here yet",
-    "Pad the sequences to one length, feed their lengths, and mask what is padding with layers.sequence_mask.",
-)
+_HASHED = Absent("its hashes are those of a library that minigraph does not use", "Number n-grams with layers.hash.")
 _DETECTION = Absent("detection is out of scope", "Train and run detectors where they are at home.")
 _SERVERS = Absent(
     "parameter servers are out of scope",
@@ -38,10 +35,7 @@ _PROTOBUF = Absent(
 _CODE = Absent("operators of compiled libraries cannot be loaded", "Write the operator with layers.py_func.")
 
 _NAMES = {
-    _SEQUENCES: """
-        sequence_topk_avg_pooling var_conv_2d
-        search_pyramid_hash filter_by_instag
-    """,
+    _HASHED: "search_pyramid_hash",
     _DETECTION: """
         anchor_generator bipartite_match box_clip box_coder box_decoder_and_assign collect_fpn_proposals
         deformable_roi_pooling density_prior_box detection_output distribute_fpn_proposals

@@ -672,6 +672,43 @@ for _channels, _x, _y in [(1, "3,1,2", "2,2,4"), (3, "2,1", "1,5"), (2, "4", "3"
         x=f"f 4 @ {_x}",
         y=f"f 4 @ {_y}",
     )
+for _i, (_high, _wide, _size, _stride, _channels) in enumerate(
+    [("2,1,3", "3,2,1", [3, 2], [1, 2], 2), ("2,0,3,1", "3,2,0,2", 2, 1, 1), ("4", "5", [2, 3], [3, 2], 3)]
+):
+    _pixels = [_channels * int(a) * int(b) for a, b in zip(_high.split(","), _wide.split(","))]
+    _images = {
+        "x": "f 1 @ " + ",".join(map(str, _pixels)),
+        "row": f"f 1 @ {_high}",
+        "col": f"f 1 @ {_wide}",
+    }
+    case(
+        f"var_conv_2d_{_i}",
+        lambda L, x, row, col, _words=(_channels, 2, _size, _stride), _act="relu" if _i == 1 else None: contrib(
+            L
+        ).var_conv_2d(x, row, col, *_words, act=_act),
+        **_images,
+    )
+    case(
+        f"sequence_topk_avg_pooling_{_i}",
+        lambda L, x, row, col, _c=_channels, _k=[[1, 3], [1, 2, 4], [2]][_i]: contrib(L).sequence_topk_avg_pooling(
+            x, row, col, _k, _c
+        ),
+        **_images,
+    )
+for _name, _x, _wanted in [
+    ("some", "f 2 @ 2,1,3", [1, 7]),
+    ("more", "f 2 @ 2,1,3", [0, 3]),
+    ("none", "f 2 @ 2,0,3", [5]),
+    ("all", "f 2 @ 2,0,3", [0, 1, 2, 3, 4]),
+    ("rows", "f 3,2", [2, 3]),
+]:
+    both(
+        f"filter_by_instag_{_name}",
+        lambda L, x, tags, wanted, _lod="@" in _x: L.filter_by_instag(x, tags, wanted, _lod, 7)[0],
+        x=_x,
+        tags="i0:5 1 @ 2,1,2",
+        wanted=np.array(_wanted, "int64"),
+    )
 
 
 if __name__ == "__main__":

@@ -84,6 +84,127 @@ def test_matches_need_as_many_sequences_of_both():
         run_both(emit("match_matrix_tensor", X=x, Y=y, W=w, dim_t=2), feed=feed)
 
 
+def images(heights, widths, channels=2):
+    """Images of different sizes with the lengths of their rows and columns, and elements that all differ."""
+    rows = [channels * a * b for a, b in zip(heights, widths, strict=True)]
+    x = tensor(rows, 1, dtype="float64")
+    x.set(np.random.default_rng(3).permutation(sum(rows)).reshape(-1, 1) / 7.0, fluid.CPUPlace())
+    x.set_recursive_sequence_lengths([rows])
+    return {"x": x, "row": tensor(heights, 1), "col": tensor(widths, 1)}
+
+
+SIZES = [([2, 1, 3], [3, 2, 1]), ([2, 0, 3, 1], [3, 2, 0, 2]), ([5], [4])]
+
+
+@pytest.mark.parametrize(("heights", "widths"), SIZES, ids=str)
+@pytest.mark.parametrize(("kernel", "stride"), [((3, 2), (1, 2)), ((1, 5), (2, 1)), ((2, 2), (3, 3))], ids=str)
+def test_the_gradients_of_a_convolution_over_images_of_several_sizes_are_central_differences(
+    heights, widths, kernel, stride
+):
+    words = {"InputChannel": 2, "OutputChannel": 3, "StrideH": stride[0], "StrideW": stride[1]}
+    words |= {"KernelH": kernel[0], "KernelW": kernel[1]}
+    weight = numbers(3, 2 * kernel[0] * kernel[1])
+
+    def conv(x, row, col, w):
+        return emit("var_conv_2d", X=x, ROW=row, COLUMN=col, W=w, **words)
+
+    check(conv, **images(heights, widths), w=weight)
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 5])
+@pytest.mark.parametrize("stride", [1, 2, 4])
+def test_a_convolution_over_images_of_several_sizes_is_that_of_each_image(size, stride):
+    fed = images([4, 3], [5, 1])
+    weight, found = numbers(3, 2 * size * size), {}
+    x, row, col, w = (data(name, value) for name, value in {**fed, "w": weight}.items())
+    words = {"StrideH": stride, "StrideW": stride, "KernelH": size, "KernelW": size}
+    result = emit("var_conv_2d", X=x, ROW=row, COLUMN=col, W=w, InputChannel=2, OutputChannel=3, **words)
+    found = np.array(run_both(result, feed={**fed, "w": weight})[0])
+    offsets, expected = fed["x"].lod()[0], []
+    before, after = size // 2, size - 1 - size // 2
+    for i, shape in enumerate([(4, 5), (3, 1)]):
+        image = np.array(fed["x"])[offsets[i] : offsets[i + 1]].reshape(2, *shape)
+        image = np.pad(image, ((0, 0), (before, after), (before, after)))
+        windows = np.lib.stride_tricks.sliding_window_view(image, (size, size), (1, 2))[:, ::stride, ::stride]
+        expected.append(np.einsum("ocij,cyxij->oyx", weight.reshape(3, 2, size, size), windows).reshape(-1, 1))
+    np.testing.assert_allclose(found, np.concatenate(expected), atol=1e-12)
+
+
+@pytest.mark.parametrize(("heights", "widths"), SIZES, ids=str)
+@pytest.mark.parametrize("topks", [[1], [1, 3], [2, 4, 9]], ids=str)
+def test_the_gradient_of_means_of_the_largest_is_the_central_difference(heights, widths, topks):
+    def pooled(x, row, col):
+        return emit("sequence_topk_avg_pooling", X=x, ROW=row, COLUMN=col, topks=topks, channel_num=2)
+
+    check(pooled, **images(heights, widths))
+
+
+def test_a_row_that_is_not_finite_has_means_that_are_not():
+    fed = {"x": tensor([6], 1), "row": tensor([2], 1), "col": tensor([3], 1)}
+    fed["x"].set(np.array([[1], [np.nan], [2], [-np.inf], [4], [-np.inf]], "float32"), fluid.CPUPlace())
+    fed["x"].set_recursive_sequence_lengths([[6]])
+    x, row, col = (data(name, value) for name, value in fed.items())
+    result = emit("sequence_topk_avg_pooling", X=x, ROW=row, COLUMN=col, topks=[1, 2], channel_num=1)
+    found = np.array(run_both(result, feed=fed)[0])
+    assert np.array_equal(found, np.array([[np.nan, np.nan], [4, -np.inf]], "float32"), equal_nan=True)
+
+
+def test_images_need_a_row_and_a_column_for_their_pixels():
+    fed = {"x": tensor([6, 5], 1), "row": tensor([2, 2], 1), "col": tensor([3, 3], 1), "w": np.ones((1, 1), "float32")}
+    x, row, col, w = (data(name, value) for name, value in fed.items())
+    words = {"InputChannel": 1, "OutputChannel": 1}
+    with pytest.raises(ExecutionError, match="image 1 of X has 5 elements, but 1 channels of 2 x 3 pixels"):
+        run_both(emit("var_conv_2d", X=x, ROW=row, COLUMN=col, W=w, **words), feed=fed)
+    with pytest.raises(ExecutionError, match="X has 2 images, but ROW has 1 sequences and COLUMN 2"):
+        run_both(emit("var_conv_2d", X=x, ROW=row, COLUMN=col, W=w, **words), feed={**fed, "row": tensor([4], 1)})
+    with pytest.raises(OpError, match=r"topks must be positive and increasing, got \[2, 1\]"):
+        emit("sequence_topk_avg_pooling", X=x, ROW=row, COLUMN=col, topks=[2, 1], channel_num=1)
+
+
+@pytest.mark.parametrize(("is_lod", "wanted"), [(True, [1]), (True, [5]), (False, [1, 3]), (False, [0])], ids=str)
+def test_the_gradient_of_samples_with_some_tags_is_the_central_difference(is_lod, wanted):
+    tags = tensor([2, 0, 1], 1, dtype="int64")
+    tags.set(np.array([[0], [1], [3]]), fluid.CPUPlace())
+    tags.set_recursive_sequence_lengths([[2, 0, 1]])
+
+    def kept(x, tags, wanted):
+        return layers.filter_by_instag(x, tags, wanted, is_lod)[0]
+
+    x = tensor([2, 1, 3], 2, dtype="float64") if is_lod else numbers(3, 2)
+    check(kept, x=x, tags=tags, wanted=np.array(wanted))
+
+
+def test_one_sample_with_the_place_of_an_empty_result_keeps_its_gradient():
+    """The row of IndexMap is that of an empty result then; the weight tells them apart."""
+    tags = tensor([1, 1], 1, dtype="int64")
+    tags.set(np.array([[0], [1]]), fluid.CPUPlace())
+    tags.set_recursive_sequence_lengths([[1, 1]])
+    check(
+        lambda x, tags, wanted: layers.filter_by_instag(x, tags, wanted, False)[0],
+        x=numbers(2, 2), tags=tags, wanted=np.array([1]),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(("wanted", "expected"), [(1, [[1]]), (5, [[0]])])
+def test_the_weights_of_samples_are_float32(wanted, expected):
+    fed = {"x": numbers(2, 3), "tags": tensor([1, 1], 1, dtype="int64"), "wanted": np.array([wanted])}
+    fed["tags"].set(np.array([[0], [1]]), fluid.CPUPlace())
+    fed["tags"].set_recursive_sequence_lengths([[1, 1]])
+    _, weight = layers.filter_by_instag(*(data(name, value) for name, value in fed.items()), False)
+    assert weight.dtype == fluid.core.VarDesc.VarType.FP32
+    (found,) = run_both(weight, feed=fed)
+    assert np.array_equal(found, np.array(expected, "float32")) and not found.lod()
+
+
+def test_samples_need_as_many_sequences_of_tags():
+    fed = {"x": tensor([1, 2], 2), "tags": tensor([1], 1, dtype="int64"), "wanted": np.array([1])}
+    out, weight = layers.filter_by_instag(*(data(name, value) for name, value in fed.items()), True)
+    with pytest.raises(ExecutionError, match="Ins has 2 samples, but Ins_tag has 1 sequences"):
+        run_both(out, feed=fed)
+    with pytest.raises(ExecutionError, match="Ins has no sequences"):
+        run_both(weight, feed={**fed, "x": np.ones((1, 2), "float32")})
+
+
 @pytest.mark.parametrize("sizes", [None, [[4, 5], [3, 3], [2, 4]]], ids=["whole", "sizes"])
 def test_the_gradient_of_windows_of_images_is_the_central_difference(sizes):
     words = {"filter_size": 2, "stride": [1, 2], "padding": [1, 0, 0, 0]}
