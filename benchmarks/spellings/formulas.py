@@ -36,12 +36,27 @@ LOSS = Task(
         "log_softmax by hand": of_logits(
             lambda z, y: _picked(z - layers.log(layers.reduce_sum(layers.exp(z), dim=1, keep_dim=True)), y)
         ),
+        "log of a sum": of_logits(lambda z, y: _log_of_sum(z) - _of_label(z, y)),
+        "log of a sum, less the maximum": of_logits(lambda z, y: _log_of_sum_above_top(z) - _of_label(z, y)),
     },
 )  # fmt: skip
 
 
 def _picked(log_p, y):
-    return layers.scale(layers.reduce_sum(log_p * layers.one_hot(y, CLASSES), dim=1, keep_dim=True), -1.0)
+    return layers.scale(_of_label(log_p, y), -1.0)
+
+
+def _of_label(z, y):
+    return layers.reduce_sum(z * layers.one_hot(y, CLASSES), dim=1, keep_dim=True)
+
+
+def _log_of_sum(z):
+    return layers.log(layers.reduce_sum(layers.exp(z), dim=1, keep_dim=True))
+
+
+def _log_of_sum_above_top(z):
+    top = layers.reduce_max(z, dim=1, keep_dim=True)
+    return top + _log_of_sum(z - top)
 
 
 # Normalizations

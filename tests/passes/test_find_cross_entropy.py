@@ -19,19 +19,54 @@ LOG_P = {
 each_form = pytest.mark.parametrize("log_p", LOG_P.values(), ids=LOG_P)
 
 
-def picked(log_p, y, dim=-1, factor=-1.0, hot_first=False):
+def of_label(z, y, dim=-1, hot_first=False):
     hot = layers.one_hot(y, CLASSES)
-    product = layers.elementwise_mul(hot, log_p) if hot_first else log_p * hot
-    return layers.scale(layers.reduce_sum(product, dim=dim, keep_dim=True), factor)
+    product = layers.elementwise_mul(hot, z) if hot_first else z * hot
+    return layers.reduce_sum(product, dim=dim, keep_dim=True)
+
+
+def picked(log_p, y, dim=-1, factor=-1.0, hot_first=False):
+    return layers.scale(of_label(log_p, y, dim, hot_first), factor)
+
+
+def log_of_sum(z, dim=-1):
+    return layers.log(layers.reduce_sum(layers.exp(z), dim=dim, keep_dim=True))
+
+
+def top_first(z, dim=-1):
+    top = layers.reduce_max(z, dim=dim, keep_dim=True)
+    return top + log_of_sum(z - top, dim)
+
+
+def top_last(z, dim=-1):
+    top = layers.reduce_max(z, dim=dim, keep_dim=True)
+    return log_of_sum(z - top, dim) + top
+
+
+LOGS = {"log of sum": log_of_sum, "maximum first": top_first, "maximum last": top_last}
+each_log = pytest.mark.parametrize("log", LOGS.values(), ids=LOGS)
+
+
+def less_picked(log):
+    """The loss in which the logit of the label is subtracted from the logarithm of the sum."""
+
+    def loss(z, y, dim=-1, hot_first=False):
+        return log(z, dim) - of_label(z, y, dim, hot_first)
+
+    return loss
 
 
 def build(log_p, has_gradient=True, **options):
     """The main program, and the names of loss and gradient."""
+    return build_of(lambda x, y: picked(log_p(x), y, **options), has_gradient)
+
+
+def build_of(each_loss, has_gradient=True):
     main = fluid.Program()
     with fluid.program_guard(main), fluid.unique_name.guard():
         x, y = fluid.data("x", [4, CLASSES]), fluid.data("y", [4, 1], "int64")
         x.stop_gradient = False
-        loss = layers.mean(picked(log_p(x * 1.0), y, **options))
+        loss = layers.mean(each_loss(x * 1.0, y))
         gradients = fluid.gradients(loss, x) if has_gradient else []
     return main, [each.name for each in (loss, *gradients)]
 
@@ -58,6 +93,42 @@ def test_loss_and_gradient_are_those_of_the_single_operators(log_p, has_gradient
     for found, value in zip(run(executor, program, fetch, NUMBERS), expected, strict=True):
         np.testing.assert_allclose(found, value, rtol=1e-5, atol=1e-7)
     assert "one_hot" not in types(program, fetch)
+
+
+@each_log
+@pytest.mark.parametrize("options", [{}, {"dim": 1}, {"hot_first": True}], ids=str)
+@pytest.mark.parametrize("has_gradient", [True, False])
+def test_the_logarithm_of_a_sum_less_the_logit_is_a_loss(log, has_gradient, options):
+    program, fetch = build_of(lambda x, y: less_picked(log)(x, y, **options), has_gradient)
+    expected = run(Interpreter(), program, fetch, NUMBERS)
+    executor = fluid.Executor(passes=pipeline(FindCrossEntropy()))
+    for found, value in zip(run(executor, program, fetch, NUMBERS), expected, strict=True):
+        np.testing.assert_allclose(found, value, rtol=1e-5, atol=1e-6)
+    assert not {"one_hot", "reduce_max", "log", "exp"} & {*types(program, fetch)}
+
+
+@each_log
+@pytest.mark.parametrize(
+    "loss",
+    [
+        lambda log, x, y: log(x, 0) - of_label(x, y),  # over the rows
+        lambda log, x, y: log(x) - of_label(x, y, 0),
+        lambda log, x, y: log(x) - of_label(x * 2.0, y),  # of other logits
+        lambda log, x, y: of_label(x, y) - log(x),
+    ],
+)
+def test_other_differences_stay(log, loss):
+    program, fetch = build_of(lambda x, y: layers.reduce_sum(loss(log, x, y)))
+    assert "one_hot" in types(program, fetch)
+
+
+def test_a_maximum_of_another_value_stays():
+    def loss(x, y):
+        top = layers.reduce_max(x * 2.0, dim=-1, keep_dim=True)
+        return log_of_sum(x - top) + top - of_label(x, y)
+
+    program, fetch = build_of(loss)
+    assert "one_hot" in types(program, fetch)
 
 
 @each_form
