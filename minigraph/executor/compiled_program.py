@@ -106,21 +106,23 @@ class BuildStrategy(_Strategy):
     Attributes
     ----------
     merge_exchanges, unroll_recurrent, fold_constants, slice_rows, matmul_to_mul, clean_up : bool
-    share_common_subexpressions, find_gradient_descent, merge_updates, shrink_in_update, fuse_mean_loss : bool
-    free_addends, write_where_assigned, fuse_elementwise, skip_assigns : bool
+    share_common_subexpressions, find_gradient_descent, find_momentum, merge_updates, shrink_in_update : bool
+    fuse_mean_loss, free_addends, write_where_assigned, fuse_elementwise, skip_assigns : bool
         Run `MergeExchanges`, `UnrollRecurrent`, `FoldConstants`, `SliceRows`, `MatmulToMul`, `CleanUp`,
-        `ShareCommonSubexpressions`, `FindGradientDescent`, `MergeUpdates`, `ShrinkInUpdate`, `FuseMeanLoss`,
-        `FreeAddends`, `WriteWhereAssigned`, `FuseElementwise`, `SkipAssigns`; True by default. They keep every bit.
+        `ShareCommonSubexpressions`, `FindGradientDescent`, `FindMomentum`, `MergeUpdates`, `ShrinkInUpdate`,
+        `FuseMeanLoss`, `FreeAddends`, `WriteWhereAssigned`, `FuseElementwise`, `SkipAssigns`; True by default. They
+        keep every bit.
     transpose_into_matmul : bool
         Run `TransposeIntoMatmul`, which keeps every bit, too; False by default.
-    mean_of_all, find_normalizations, find_cross_entropy, multiply_powers, scale_by_constants : bool
-    broadcast_expanded, join_slices, split_products, split_operands, scale_into_matmul, turn_transposes : bool
-    skip_joins, merge_matmuls, merge_column_sums, merge_products, transpose_once, transpose_weights : bool
-        Run `MeanOfAll`, `FindNormalizations`, `FindCrossEntropy`, `MultiplyPowers`, `ScaleByConstants`,
-        `BroadcastExpanded`, `JoinSlices`, `SplitProducts`, `SplitOperands`, `ScaleIntoMatmul`, `TurnTransposes` and
-        `SkipJoins`, which find what can be written more simply, and `MergeMatmuls`, `MergeColumnSums`,
-        `MergeProducts`, `TransposeOnce`, `TransposeWeights`, for weights that are used many times; True by default.
-        They change the rounding; the docstring of each pass says by how much.
+    share_gradients, mean_of_all, find_normalizations, find_cross_entropy, multiply_powers : bool
+    scale_by_constants, broadcast_expanded, join_slices, split_products, split_operands : bool
+    scale_into_matmul, turn_transposes, skip_joins, merge_matmuls, merge_column_sums, merge_products : bool
+    transpose_once, transpose_weights : bool
+        Run `ShareGradients`, `MeanOfAll`, `FindNormalizations`, `FindCrossEntropy`, `MultiplyPowers`,
+        `ScaleByConstants`, `BroadcastExpanded`, `JoinSlices`, `SplitProducts`, `SplitOperands`, `ScaleIntoMatmul`,
+        `TurnTransposes` and `SkipJoins`, which find what can be written more simply, and `MergeMatmuls`,
+        `MergeColumnSums`, `MergeProducts`, `TransposeOnce`, `TransposeWeights`, for weights that are used many times;
+        True by default. They change the rounding; the docstring of each pass says by how much.
     fuse_softmax_cross_entropy : bool
         Run `FuseSoftmaxCrossEntropy`, which changes the rounding, too; False by default.
     enable_auto_fusion : bool
@@ -158,13 +160,13 @@ class BuildStrategy(_Strategy):
     >>> strategy.fuse_softmax_cross_entropy = True
     >>> strategy.fold_constants = False
     >>> [each.name for each in strategy.pipeline()]  # doctest: +NORMALIZE_WHITESPACE
-    ['FuseGlobalNorm', 'MergeExchanges', 'UnrollRecurrent', 'OrderOperands', 'MeanOfAll', 'FindNormalizations',
-     'FindCrossEntropy', 'ScaleByConstants', 'MultiplyPowers', 'BroadcastExpanded', 'SliceRows', 'JoinSlices',
-     'MatmulToMul', 'TransposeWeights', 'SplitProducts', 'SplitOperands', 'CleanUp', 'ScaleIntoMatmul',
-     'TurnTransposes', 'ShareCommonSubexpressions', 'FuseSoftmaxCrossEntropy', 'SkipJoins', 'MergeMatmuls',
-     'MergeColumnSums', 'MergeProducts', 'TransposeOnce', 'FindGradientDescent', 'MergeUpdates', 'ShrinkInUpdate',
-     'FuseMeanLoss', 'FreeAddends', 'RemoveDeadOps', 'WriteWhereAssigned', 'FuseElementwise',
-     'SkipAssigns']
+    ['FuseGlobalNorm', 'MergeExchanges', 'UnrollRecurrent', 'OrderOperands', 'ShareGradients', 'MeanOfAll',
+     'FindNormalizations', 'FindCrossEntropy', 'ScaleByConstants', 'MultiplyPowers', 'BroadcastExpanded',
+     'SliceRows', 'JoinSlices', 'MatmulToMul', 'TransposeWeights', 'SplitProducts', 'SplitOperands', 'CleanUp',
+     'ScaleIntoMatmul', 'TurnTransposes', 'ShareCommonSubexpressions', 'FuseSoftmaxCrossEntropy',
+     'SkipJoins', 'MergeMatmuls', 'MergeColumnSums', 'MergeProducts', 'TransposeOnce', 'FindGradientDescent',
+     'FindMomentum', 'MergeUpdates', 'ShrinkInUpdate', 'FuseMeanLoss', 'FreeAddends', 'RemoveDeadOps',
+     'WriteWhereAssigned', 'FuseElementwise', 'SkipAssigns']
     """
 
     enable_auto_fusion: bool
