@@ -73,11 +73,17 @@ def _check_clip(op: Operator, param: str, grad: str, seen: _Seen) -> None:
             f"{grad} is clipped a second time", op, seen.clip_of[grad],
             "Put several strategies for one gradient into a ClipPipeline.",
         )  # fmt: skip
-    if grad in seen.sum_of:
+    if grad in seen.sum_of and _completes(seen.sum_of[grad], param, grad):
         raise _error(
             f"{grad} is clipped although it is a part of a gradient only", op, seen.sum_of[grad],
             "Clip the sum of the parts.",
         )  # fmt: skip
+
+
+def _completes(total: Operator, param: str, grad: str) -> bool:
+    """Whether a sum is the gradient of `param`, and not that of something else, to which an equal value flows."""
+    (out,) = total.output_arg_names
+    return param in total.role_vars[::2] or out.partition("@GRAD")[0] == grad.partition("@GRAD")[0]
 
 
 def _check_backward(op: Operator, seen: _Seen) -> None:

@@ -112,6 +112,20 @@ def test_a_clip_of_a_part_of_a_gradient_is_refused():
     refused(f"{part} is clipped although it is a part of a gradient only", "clip_by_norm", "sum")
 
 
+def test_a_gradient_that_also_flows_to_something_else_is_whole():
+    """As after two equal gradients were shared."""
+    program = fluid.Program.parse("""
+        block 0
+          param w: float32[2]
+          data d: float32[2]
+          data e: float32[2]
+          w@GRAD: float32[2] = scale(X=d) {role='backward', role_vars=[w, w@GRAD]}
+          t@GRAD: float32[2] = sum(X=[w@GRAD, e]) {role='backward'}
+          c: float32[2] = clip_by_norm(X=w@GRAD) {max_norm=1.0, role='optimize|clip', role_vars=[w, w@GRAD]}
+    """)
+    fluid.verify(program)
+
+
 def test_a_clip_in_front_of_the_sum_of_the_parts_is_refused():
     fluid.append_backward(network(uses=2))
     (add,) = [op for op in block().ops if op.type == "sum"]
