@@ -18,12 +18,18 @@ def _positive(x: Any) -> Any:
     return op("scale", X=x, bias_after_scale=False)
 
 
+def _is_biased(m: Match) -> bool:
+    """Whether x is never -0.0, because a bias was added: where the sum is 0 it is positive."""
+    made = m.values.producer(m.value("x"), "scale")
+    return made is not None and bool(made.attr("bias_after_scale")) and made.attr("bias") != 0
+
+
 _POWERS: dict[float, Callable[[Any], Any]] = {
     2.0: _square,
     3.0: lambda x: op("elementwise_mul", X=_square(x), Y=x),
     4.0: lambda x: _square(_square(x)),
-    0.5: lambda x: op("sqrt", X=_positive(x)),
-    -0.5: lambda x: op("rsqrt", X=_positive(x)),
+    0.5: lambda x: op("sqrt", X=x),
+    -0.5: lambda x: op("rsqrt", X=x),
     -1.0: lambda x: op("reciprocal", X=x),
 }
 """Functions that append each power."""
@@ -39,8 +45,9 @@ def _rule(factor: float) -> Rule:
         yield factor in (2.0, 3.0) or m.x.dtype.is_floating, "powers of integers must be positive"
 
     @power.to
-    def _(x: Any) -> Any:
-        return _POWERS[factor](x)
+    def _(m: Match, x: Any) -> Any:
+        is_root = factor in (0.5, -0.5)
+        return _POWERS[factor](_positive(x) if is_root and not _is_biased(m) else x)
 
     return power
 

@@ -31,6 +31,21 @@ def test_a_root_is_that_of_a_number_without_a_sign_at_0():
     assert [line.split("(")[0].split(" = ")[-1] for line in left(-0.5)] == ["scale", "rsqrt"]
 
 
+@pytest.mark.parametrize(
+    ("attrs", "is_biased"), [("bias=0.5", True), ("scale=2.0", False), ("bias=0.5, bias_after_scale=False", False)]
+)
+@pytest.mark.parametrize(("factor", "root"), [(0.5, "sqrt"), (-0.5, "rsqrt")])
+def test_the_root_of_a_biased_number_needs_no_other_sign(factor, root, attrs, is_biased):
+    text = f"""
+        block 0
+          data x: float32[4, 2]
+          v: float32[4, 2] = scale(X=x) {{{attrs}}}
+          w: float32[4, 2] = pow(X=v) {{factor={factor}}}
+    """
+    found = [line.split("(")[0].split(" = ")[-1] for line in op_lines(MultiplyPowers(), text, ["w"])]
+    assert found == (["scale", root] if is_biased else ["scale", "scale", root])
+
+
 def test_a_negative_power_of_integers_stays():
     text = "    block 0\n      data x: int64[4]\n      w: int64[4] = pow(X=x) {factor=-1.0}"
     assert len(op_lines(MultiplyPowers(), text, ["w"])) == 1
