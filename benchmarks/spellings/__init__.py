@@ -6,6 +6,7 @@
 import minigraph as fluid
 
 from .by_hand import ACCUMULATION, CLIP_BY_VALUE, DESCENT, MOMENTUM
+from .distances import DICE, DIVERGENCE, GATED, ROOT_MEAN_SQUARE, TRIPLET
 from .elements import DIFFERENCE, GELU, INVERSE_ROOT, SWISH
 from .formulas import BIAS, CUBIC, FACTOR_ONCE, LAYER_NORM, LOSS, RESHAPE, SOFTMAX
 from .losses import GATE, HARD_SWISH, SQUARED_ERROR, TEMPERATURE
@@ -71,6 +72,11 @@ TASKS = {
     "squared error": SQUARED_ERROR,
     "gate": GATE,
     "temperature": TEMPERATURE,
+    "dice": DICE,
+    "triplet": TRIPLET,
+    "divergence": DIVERGENCE,
+    "gated linear unit": GATED,
+    "root of mean square": ROOT_MEAN_SQUARE,
     "hard swish": HARD_SWISH,
     "Adam": updates(lambda **options: fluid.optimizer.Adam(0.01, **options)),
     "Momentum": updates(lambda **options: fluid.optimizer.Momentum(0.01, 0.9, **options)),
