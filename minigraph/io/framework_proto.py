@@ -13,24 +13,6 @@ from dataclasses import dataclass
 from minigraph.io.wire import proto
 
 
-class AttrType(enum.IntEnum):
-    """The types of operators' attributes."""
-
-    INT = 0
-    FLOAT = 1
-    STRING = 2
-    INTS = 3
-    FLOATS = 4
-    STRINGS = 5
-    BOOLEAN = 6
-    BOOLEANS = 7
-    BLOCK = 8
-    LONG = 9
-    BLOCKS = 10
-    LONGS = 11
-    FLOAT64S = 12
-
-
 class VarTypeType(enum.IntEnum):
     """Kinds of variables; the element types of the same enumeration are in `DType`."""
 

@@ -13,10 +13,10 @@ from typing import Any
 
 from minigraph.errors import ProgramError
 from minigraph.io import framework_proto as proto
-from minigraph.io.framework_proto import AttrType
 from minigraph.ir import Block, Operator, Program, Variable, VarKind
 from minigraph.ir.operator import slot_names
 from minigraph.opdef import EMPTY, GRAD_SUFFIX, SUB_BLOCK, OpDef
+from minigraph.opdef.attr_types import AttrType, attr_type, attr_type_of
 from minigraph.types import DType, TensorType
 
 PADDLE_VERSION = 1008005
@@ -55,20 +55,6 @@ FIELDS: Mapping[AttrType, str] = {
     AttrType.LONGS: "longs", AttrType.FLOAT64S: "float64s", AttrType.BLOCK: "block_idx",
 }  # fmt: skip
 """Field of `OpAttr` that holds the value of an attribute, by its type."""
-
-_TYPES = {
-    "int": AttrType.INT, "float": AttrType.FLOAT, "bool": AttrType.BOOLEAN, "str": AttrType.STRING,
-    "list[int]": AttrType.INTS, "list[float]": AttrType.FLOATS, "list[np.float64]": AttrType.FLOAT64S,
-    "list[bool]": AttrType.BOOLEANS, "list[str]": AttrType.STRINGS, "BlockIndex": AttrType.BLOCK,
-}  # fmt: skip
-_LONG_ATTRS = {
-    ("arg_max", "axis"), ("arg_min", "axis"), ("assign_value", "int64_values"),
-    ("average_accumulates", "max_average_window"), ("average_accumulates", "min_average_window"),
-    ("fill_constant", "shape"), ("gaussian_random", "shape"), ("lookup_table", "padding_idx"),
-    ("lookup_table_grad", "padding_idx"), ("lookup_table_v2", "padding_idx"), ("lookup_table_v2_grad", "padding_idx"),
-    ("randint", "shape"), ("uniform_random", "shape"),
-}  # fmt: skip
-"""Integer attributes that Paddle declares with 64 bits."""
 
 
 def describe(program: Program) -> proto.ProgramDesc:
@@ -156,7 +142,7 @@ def _describe_operator(op: Operator) -> proto.OpDesc:
     attrs = []
     for name, value in op.all_attrs().items():
         if not _is_unset(op, name):
-            attrs.append(_describe_attr(name, _attr_type(op, name, value), value))
+            attrs.append(_describe_attr(name, attr_type(op.type, name, op.definition.attrs[name].type, value), value))
     if op.definition.forward is not None:
         attrs += _backend_attrs(op.definition)
     inputs = dict(op.inputs)
@@ -217,35 +203,16 @@ def _field_attrs(role: int, role_vars: Iterable[str], namescope: str) -> list[pr
     ]
 
 
-def _attr_type(op: Operator, name: str, value: Any) -> AttrType:
-    """The declared type, or 64 bits if a number needs them; Paddle then refuses the operator."""
-    found = _TYPES[op.definition.attrs[name].type]
-    if found not in (AttrType.INT, AttrType.INTS):
-        return found
-    numbers = [value] if found is AttrType.INT else value
-    bits = max(((number if number >= 0 else ~number).bit_length() for number in numbers), default=0)
-    if (op.type, name) in _LONG_ATTRS or bits > 31:
-        return AttrType.LONG if found is AttrType.INT else AttrType.LONGS
-    return found
-
-
 def _backend_attrs(definition: OpDef) -> Iterable[proto.OpAttr]:
     """Attributes that choose an implementation. Paddle adds them to all but gradient operators, which fail without."""
     hints = {"use_cudnn": False, "use_mkldnn": False, "x_data_format": "", "y_data_format": ""}
     for name, value in {**hints, **definition.backend_attrs}.items():
         if value not in ([], ()):  # the type of an empty list is unknown, and no kernel reads one
-            yield _describe_attr(name, _type_of(value), value)
+            yield _describe_attr(name, attr_type_of(value), value)
 
 
-def _type_of(value: Any) -> AttrType:
-    """The type of a backend attribute, from its value."""
-    if isinstance(value, list | tuple):
-        return {AttrType.INT: AttrType.INTS, AttrType.FLOAT: AttrType.FLOATS}[_type_of(value[0])]
-    return _TYPES[type(value).__name__]
-
-
-def _describe_attr(name: str, attr_type: AttrType, value: Any) -> proto.OpAttr:
-    attr = proto.OpAttr(name, attr_type)
-    is_list = isinstance(getattr(attr, FIELDS[attr_type]), list)
-    setattr(attr, FIELDS[attr_type], list(value) if is_list else value)
+def _describe_attr(name: str, kind: AttrType, value: Any) -> proto.OpAttr:
+    attr = proto.OpAttr(name, kind)
+    is_list = isinstance(getattr(attr, FIELDS[kind]), list)
+    setattr(attr, FIELDS[kind], list(value) if is_list else value)
     return attr

@@ -7,12 +7,13 @@ from itertools import chain, compress
 from typing import Any
 
 from minigraph.errors import DataError, MinigraphError, NotFoundError, suggest
-from minigraph.io.framework_proto import AttrType, OpAttr, OpDesc, OpVar, ProgramDesc, VarDesc, VarTypeType
+from minigraph.io.framework_proto import OpAttr, OpDesc, OpVar, ProgramDesc, VarDesc, VarTypeType
 from minigraph.io.program_desc import FEED, FETCH, FIELDS, ORIGINALS, OUT_GRAD, RANK_TABLE, SLOTS_OF_PADDLE, source_of
 from minigraph.io.wire import decode
 from minigraph.ir import Block, Operator, Program, Variable, VarKind
 from minigraph.ir.effects import DEEPEST
 from minigraph.opdef import EMPTY, GRAD_SUFFIX, HINT_ATTRS, SUB_BLOCK, OpDef, all_definitions, definition_of
+from minigraph.opdef.attr_types import AttrType
 from minigraph.support.public import public
 from minigraph.types import DType, TensorType
 

@@ -1,8 +1,9 @@
-"""Convert attributes to the values that operators keep."""
+"""Types of attributes: how values are converted to those that operators keep, and the numbers of fluid's types."""
 
 from __future__ import annotations
 
 import ctypes
+import enum
 import math
 from collections.abc import Callable
 from typing import Any, TypeAlias
@@ -68,3 +69,60 @@ CONVERTERS: dict[str, Callable[[Any], Any]] = {
     "list[str]": _list_of(_to_str),
 }
 """Annotation of an attribute in a definition -> converter."""
+
+
+class AttrType(enum.IntEnum):
+    """The types of operators' attributes in fluid's descriptions."""
+
+    INT = 0
+    FLOAT = 1
+    STRING = 2
+    INTS = 3
+    FLOATS = 4
+    STRINGS = 5
+    BOOLEAN = 6
+    BOOLEANS = 7
+    BLOCK = 8
+    LONG = 9
+    BLOCKS = 10
+    LONGS = 11
+    FLOAT64S = 12
+
+    # Fluid's names in ``core.AttrType``.
+    BOOL = 6
+    BOOLS = 7
+
+
+_TYPES: dict[str, AttrType] = {
+    "int": AttrType.INT, "float": AttrType.FLOAT, "bool": AttrType.BOOLEAN, "str": AttrType.STRING,
+    "list[int]": AttrType.INTS, "list[float]": AttrType.FLOATS, "list[np.float64]": AttrType.FLOAT64S,
+    "list[bool]": AttrType.BOOLEANS, "list[str]": AttrType.STRINGS, "BlockIndex": AttrType.BLOCK,
+}  # fmt: skip
+_LONG_ATTRS = {
+    ("arg_max", "axis"), ("arg_min", "axis"), ("assign_value", "int64_values"),
+    ("average_accumulates", "max_average_window"), ("average_accumulates", "min_average_window"),
+    ("fill_constant", "shape"), ("gaussian_random", "shape"), ("lookup_table", "padding_idx"),
+    ("lookup_table_grad", "padding_idx"), ("lookup_table_v2", "padding_idx"), ("lookup_table_v2_grad", "padding_idx"),
+    ("randint", "shape"), ("uniform_random", "shape"),
+}  # fmt: skip
+"""Integer attributes that Paddle declares with 64 bits."""
+
+
+def attr_type(op_type: str, name: str, declared: str, value: Any) -> AttrType:
+    """The declared type, or 64 bits if a number needs them; Paddle then refuses the operator."""
+    found = _TYPES[declared]
+    if found not in (AttrType.INT, AttrType.INTS):
+        return found
+    numbers = [value] if found is AttrType.INT else value
+    bits = max(((number if number >= 0 else ~number).bit_length() for number in numbers), default=0)
+    if (op_type, name) in _LONG_ATTRS or bits > 31:
+        return AttrType.LONG if found is AttrType.INT else AttrType.LONGS
+    return found
+
+
+def attr_type_of(value: Any) -> AttrType:
+    """The type of an attribute that no definition declares, from its value; a list has elements."""
+    if isinstance(value, list | tuple):
+        first = attr_type_of(value[0]) if value else AttrType.STRING
+        return {AttrType.INT: AttrType.INTS, AttrType.FLOAT: AttrType.FLOATS, AttrType.STRING: AttrType.STRINGS}[first]
+    return _TYPES[type(value).__name__]
