@@ -12,6 +12,7 @@ from minigraph.ir import Role
 from minigraph.layer_helper.core_ops import ops
 from minigraph.lod_tensor import LoDTensorArray
 from minigraph.opdef import GRAD_SUFFIX
+from minigraph.opdef.attr_types import AttrType
 from minigraph.runtime.place import (
     CPUPlace,
     CUDAPinnedPlace,
@@ -25,8 +26,8 @@ from minigraph.support.public import public, refuse_unknown_names
 from minigraph.types import DType, VarKind
 
 __all__ = [
-    "CPUPlace", "CUDAPinnedPlace", "CUDAPlace", "DType", "EOFException", "EnforceNotMet", "LoDTensor", "LoDTensorArray",
-    "Place", "Scope", "SelectedRows", "VarDesc", "VarKind", "get_cuda_device_count", "globals",
+    "AttrType", "CPUPlace", "CUDAPinnedPlace", "CUDAPlace", "DType", "EOFException", "EnforceNotMet", "LoDTensor",
+    "LoDTensorArray", "Place", "Scope", "SelectedRows", "VarDesc", "VarKind", "get_cuda_device_count", "globals",
     "is_compiled_with_brpc", "is_compiled_with_cuda", "is_compiled_with_mkldnn", "op_proto_and_checker_maker", "ops",
     "save_op_compatible_info",
 ]  # fmt: skip

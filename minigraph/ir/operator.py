@@ -14,6 +14,7 @@ from minigraph.ir.role import Role
 from minigraph.ir.text.notation import attr_text, braces, name_text, names_text, quoted, role_text
 from minigraph.ir.variable import Variable, name_of
 from minigraph.opdef import EMPTY, SUB_BLOCK, OpDef
+from minigraph.opdef.attr_types import AttrType, attr_type, attr_type_of
 from minigraph.support.public import explained
 from minigraph.support.undo import note
 
@@ -207,6 +208,12 @@ class Operator(Node):
                 hint=f"Give one of {', '.join(self.definition.attrs) or 'none: it has no attributes'}.",
             )  # fmt: skip
         return _FIELD_ATTRS[name](self) if name in _FIELD_ATTRS else self.attrs[name]
+
+    def attr_type(self, name: str) -> AttrType:
+        """The type of an attribute in fluid's descriptions, a member of ``core.AttrType``."""
+        value = self.attr(name)
+        declared = self.definition.attrs.get(name)
+        return attr_type(self.type, name, declared.type, value) if declared else attr_type_of(value)
 
     def all_attrs(self) -> dict[str, Any]:
         """Every attribute with its value."""

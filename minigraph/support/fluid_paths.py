@@ -18,6 +18,7 @@ _PACKAGES = {
     "minigraph.contrib.layers": "metric_op nn rnn_impl",
     "minigraph.dygraph": "backward_strategy base checkpoint container jit learning_rate_scheduler nn profiler rnn",
     "minigraph.layers": "control_flow device metric_op ops sequence_lod",
+    "minigraph.transpiler.details": "program_utils",
 }
 HOMES = {f"{package}.{name}": package for package, names in _PACKAGES.items() for name in names.split()}
 HOMES |= {

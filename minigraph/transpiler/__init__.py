@@ -6,13 +6,14 @@ from collections.abc import Iterable
 
 from minigraph.ir import Program, Variable
 from minigraph.support.public import public, refuse_unknown_names
-from minigraph.transpiler import collective, distribute_transpiler
+from minigraph.transpiler import collective, details, distribute_transpiler
 from minigraph.transpiler.distribute_transpiler import DistributeTranspiler, DistributeTranspilerConfig
 
 __all__ = [
     "DistributeTranspiler",
     "DistributeTranspilerConfig",
     "collective",
+    "details",
     "distribute_transpiler",
     "memory_optimize",
     "release_memory",
