@@ -8,8 +8,9 @@ from typing import Any
 
 from minigraph.dygraph.parallel import ParallelEnv
 from minigraph.errors import ProgramError
-from minigraph.support.public import public
+from minigraph.support.public import public, refuse_unknown_names
 
+__path__: list[str] = []  # lets Python ask for fluid's modules in it, see `minigraph.support.fluid_paths`
 __all__ = ["distributed_batch_reader"]
 
 
@@ -41,3 +42,6 @@ def distributed_batch_reader(batch_reader: Callable[[], Iterable[Any]]) -> Calla
             yield turn[rank]
 
     return read
+
+
+refuse_unknown_names(__name__)

@@ -16,12 +16,19 @@ from typing import Any
 _PACKAGES = {
     "minigraph.contrib": "extend_optimizer op_frequence utils",
     "minigraph.contrib.layers": "metric_op nn rnn_impl",
-    "minigraph.dygraph": "backward_strategy base checkpoint container jit learning_rate_scheduler nn profiler rnn",
+    "minigraph.contrib.mixed_precision": "fp16_lists",
+    "minigraph.contrib.reader": "distributed_reader",
+    "minigraph.dygraph": (
+        "backward_strategy base checkpoint container dygraph_to_static jit learning_rate_scheduler nn profiler rnn"
+    ),
     "minigraph.layers": "control_flow device metric_op ops sequence_lod",
+    "minigraph.transpiler": "memory_optimization_transpiler",
     "minigraph.transpiler.details": "program_utils",
 }
 HOMES = {f"{package}.{name}": package for package, names in _PACKAGES.items() for name in names.split()}
 HOMES |= {
+    "minigraph.contrib.extend_optimizer.extend_optimizer_with_weight_decay": "minigraph.contrib",
+    "minigraph.dygraph.dygraph_to_static.program_translator": "minigraph.dygraph",
     "minigraph.dygraph_utils": "minigraph.dygraph.dygraph_utils",
     "minigraph.core_avx": "minigraph.core",
     "minigraph.input": "minigraph",
@@ -44,10 +51,16 @@ class _Finder:
 
     def exec_module(self, module: ModuleType) -> None:
         home = importlib.import_module(HOMES[module.__name__])
+        module.__path__ = []  # it may hold other modules of fluid
         module.__doc__ = f"Fluid's path to names of `{home.__name__}`."
         vars(module).update({name: getattr(home, name) for name in home.__all__})
         vars(module)["__all__"] = home.__all__
-        vars(module)["__getattr__"] = lambda name: getattr(home, name)
+        vars(module)["__getattr__"] = lambda name: _attribute(module.__name__, home, name)
+
+
+def _attribute(path: str, home: ModuleType, name: str) -> Any:
+    inner = f"{path}.{name}"
+    return importlib.import_module(inner) if inner in HOMES else getattr(home, name)
 
 
 def open_paths() -> None:

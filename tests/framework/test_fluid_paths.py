@@ -19,7 +19,16 @@ from minigraph.support.fluid_absent import ABSENT
 from minigraph.support.fluid_paths import HOMES
 
 PATHS = {
+    "contrib.extend_optimizer.extend_optimizer_with_weight_decay.extend_with_decoupled_weight_decay": (
+        fluid.contrib.extend_with_decoupled_weight_decay
+    ),
+    "contrib.mixed_precision.fp16_lists.AutoMixedPrecisionLists": (
+        fluid.contrib.mixed_precision.AutoMixedPrecisionLists
+    ),
+    "contrib.reader.distributed_reader.distributed_batch_reader": fluid.contrib.reader.distributed_batch_reader,
     "dygraph.base.to_variable": dygraph.to_variable,
+    "dygraph.dygraph_to_static.ProgramTranslator": dygraph.ProgramTranslator,
+    "dygraph.dygraph_to_static.program_translator.ProgramTranslator": dygraph.ProgramTranslator,
     "dygraph.checkpoint.save_dygraph": fluid.save_dygraph,
     "dygraph.container.Sequential": dygraph.Sequential,
     "dygraph.jit.TracedLayer": dygraph.TracedLayer,
@@ -37,6 +46,8 @@ PATHS = {
     "layers.nn.reduce_sum": layers.reduce_sum,
     "layers.ops.cos": layers.cos,
     "layers.tensor.sums": layers.sums,
+    "transpiler.details.program_utils.program_to_code": fluid.transpiler.details.program_to_code,
+    "transpiler.memory_optimization_transpiler.memory_optimize": fluid.memory_optimize,
     "Layer": dygraph.Layer,
 }
 
