@@ -28,7 +28,7 @@ class ShareCommonSubexpressions(Pass):
 def share_equal(program: Program) -> bool:
     """Let readers of operators that compute the same read the results of the first, and say whether there are any."""
     # Values are numbered only where two operators might be equal.
-    if not _has_twins(program):
+    if not has_twins(program):
         return False
     values, same = Values(program), dict[Value, Value]()
     first_of: dict[Hashable, Operator] = {}
@@ -47,10 +47,15 @@ def share_equal(program: Program) -> bool:
     return changed
 
 
-def _has_twins(program: Program) -> bool:
-    """Whether operators of one type read the same names, as the first two that compute the same do."""
-    for ops in program.global_block().ops.by_type.values():
-        if len(ops) > len({tuple(op.inputs.values()) or tuple(sorted(op.attrs.items())) for op in ops}):
+def has_twins(program: Program, copies: frozenset[str] = frozenset()) -> bool:
+    """Whether operators of one type are alike in names and attributes, as the first two that compute the same are.
+
+    `copies` are types that do not count.
+    """
+    for type, ops in program.global_block().ops.by_type.items():
+        if type in copies or len(ops) == len({tuple(op.inputs.values()) for op in ops}):
+            continue
+        if len(ops) > len({(*op.inputs.values(), *sorted(op.attrs.items())) for op in ops}):
             return True
     return False
 

@@ -10,10 +10,12 @@ from minigraph.ir import Operator, Program
 from minigraph.opdef import EMPTY
 from minigraph.opdef.gradient_context import GRAD_SUFFIX
 from minigraph.passes.base import Pass
-from minigraph.passes.common_subexpressions import share_equal
+from minigraph.passes.common_subexpressions import has_twins, share_equal
 from minigraph.passes.dead_ops import remove_dead
 from minigraph.passes.rewriting import is_random
 from minigraph.passes.values import Use, Value, Values
+
+_COPIES = frozenset({"assign", "rnn_memory_helper", "rnn_memory_helper_grad"})
 
 
 class ShareGradients(Pass):
@@ -31,7 +33,8 @@ class ShareGradients(Pass):
     changes_rounding: ClassVar[bool] = True
 
     def apply(self, program: Program) -> bool:
-        changed = share_equal(program)
+        # Chains of copies are left to `CleanUp`, which takes them out at less cost.
+        changed = has_twins(program, _COPIES) and share_equal(program)
         if _may_have_twins(program):
             values = Values(program)
             # Last ones first: gradients that are added before an operator make twins of what writes them.
@@ -50,12 +53,16 @@ def _may_have_twins(program: Program) -> bool:
     ops = program.global_block().ops
     if not ops.of_type("sum"):
         return False
-    for type, several in ops.by_type.items():
-        if type.endswith("_grad") and len(several) > 1:
+    for several in ops.by_type.values():
+        if _is_gradient(several[0]) and len(several) > 1:
             counts = Counter([tuple(names for slot, names in op.inputs.items() if not _flows(slot)) for op in several])
             if len(counts) < len(several):
                 return True
     return False
+
+
+def _is_gradient(op: Operator) -> bool:
+    return op.type.endswith("_grad") and op.definition.forward is not None and op.type not in _COPIES
 
 
 def _flows(slot: str) -> bool:
@@ -79,7 +86,7 @@ def _share(total: Operator, values: Values) -> Operator | None:
 
 def _key(op: Operator, values: Values) -> Hashable | None:
     """Return a key that is equal for gradients of equal operators whose results go into the same sums."""
-    if not op.type.endswith("_grad") or op.definition.forward is None or is_random(op.type):
+    if not _is_gradient(op) or is_random(op.type):
         return None
     parts: list[Hashable] = [op.type, repr(sorted(op.attrs.items()))]
     for slot, names in op.inputs.items():
