@@ -74,15 +74,16 @@ class Case:
         names = list(self.program.roots or ())
         with bounded_loops(MOST_LOOPS):
             fetched = runner.run(program, feed=dict(self.feed), fetch_list=names, scope=scope, return_numpy=False)
-        found = {name: _arrays(value) for name, value in zip(names, fetched, strict=True)}
+        found = {name: arrays_of(value) for name, value in zip(names, fetched, strict=True)}
         for name in scope.local_var_names():
-            found[f"new {name}"] = _arrays(scope.var(name).get_tensor())
+            found[f"new {name}"] = arrays_of(scope.var(name).get_tensor())
         return found
 
 
-def _arrays(value: Any) -> list[Array]:
+def arrays_of(value: Any) -> list[Array]:
+    """The arrays of a result: of each element of an array of tensors, of selected rows; after a tensor its offsets."""
     if isinstance(value, list):
-        return [each for element in value for each in _arrays(element)]
+        return [each for element in value for each in arrays_of(element)]
     if value is None:
         return []
     if isinstance(value, SelectedRows):

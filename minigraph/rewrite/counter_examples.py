@@ -84,6 +84,7 @@ import runpy
 
 import minigraph as fluid
 import numpy as np
+from minigraph.rewrite.cases import arrays_of
 from minigraph.runtime.evaluate import bounded_loops
 from numpy import inf, nan
 
@@ -132,9 +133,9 @@ def results(each):
 
 before, after = results(program), results(rewritten)
 for name in before:
-    (one, offsets), (other, new) = ((np.array(each[name]), each[name].lod()) for each in (before, after))
-    same = (one.dtype, one.shape, one.tobytes(), offsets) == (other.dtype, other.shape, other.tobytes(), new)
-    print(name, "is the same" if same else "differs:", one, *offsets, "then", other, *new)
+    one, other = (arrays_of(each[name]) for each in (before, after))
+    same = [(x.dtype, x.shape, x.tobytes()) for x in one] == [(x.dtype, x.shape, x.tobytes()) for x in other]
+    print(name, "is the same" if same else "differs:", *one, "then", *other)
 """
 
 _FOR_TEST = """
