@@ -22,16 +22,23 @@ _OF_TRAINING = frozenset({"BACKWARD", "OPTIMIZE", "CLIP", "REGULARIZE", "role_va
 
 
 def hints_of(rewrite: Any, plants: Iterable[Callable[[Pick], Any]] = ()) -> Hints:
-    """Read which operators a pass names in its code, in functions of its module, and in its fields."""
+    """Read which operators and attributes a pass names in its code, in functions of its module, and in its fields."""
     # What a rule is about stands in its pattern; the code that all rules share would name a lot besides.
     types = {each.type for each in all_definitions()}
     found: set[Any] = set()
     seen: dict[int, Any] = {}
     for each in rewrite.passes if isinstance(rewrite, Pipeline) else (rewrite,):
         found.update(_words(each, seen))
-    words = sorted(word for word in found if isinstance(word, str) and word in types)
+    attrs = {name for each in all_definitions() for name in each.attrs}
+    texts = sorted(word for word in found if isinstance(word, str))
     numbers = sorted({float(word) for word in found if isinstance(word, int | float) and abs(word) <= _LARGEST})
-    return Hints(tuple(words), tuple(numbers), bool(found & _OF_TRAINING), (*plants, *plants_of(rewrite)))
+    return Hints(
+        types=tuple(text for text in texts if text in types),
+        numbers=tuple(numbers),
+        attrs=tuple(text for text in texts if text in attrs),
+        trains=bool(found & _OF_TRAINING),
+        plants=(*plants, *plants_of(rewrite)),
+    )
 
 
 def _words(value: Any, seen: dict[int, Any]) -> Iterator[Any]:

@@ -39,6 +39,12 @@ def test_there_are_many_and_half_of_the_programs_have_five_operators_at_most():
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("name", ["every_row_is_updated", "recomputed_after_the_update"])
+def test_what_a_pass_is_about_is_drawn_soon(name):
+    assert rewrite.check(WRONG[name], programs=100, reduce=False) is not None
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("name", WRONG)
 def test_a_wrong_pass_is_found_with_a_small_program_and_a_script_that_shows_what_is_wrong(name):
     example = found(name)

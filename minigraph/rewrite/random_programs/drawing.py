@@ -18,7 +18,7 @@ import numpy as np
 
 from minigraph import layers, unique_name
 from minigraph.errors import MinigraphError
-from minigraph.ir import Block, Program, Variable, VarKind
+from minigraph.ir import Block, Parameter, Program, Variable, VarKind
 from minigraph.ir.default_programs import program_guard
 from minigraph.layers.io import fluid_data as data
 from minigraph.opdef import REQUIRED, SUB_BLOCK, OpDef, definition_of
@@ -106,14 +106,17 @@ class Hints:
         Types of operators.
     numbers : tuple of float
         Values of attributes.
+    attrs : tuple of str
+        Names of attributes.
     trains : bool
-        Most programs shall have gradients and updates.
+        Most programs shall have gradients and updates, and operators read parameters beside.
     plants : tuple of callable
         Fragments: each is given a `Pick`, appends operators, and returns what these compute.
     """
 
     types: tuple[str, ...] = ()
     numbers: tuple[float, ...] = ()
+    attrs: tuple[str, ...] = ()
     trains: bool = False
     plants: tuple[Callable[[Pick], Any], ...] = ()
 
@@ -179,7 +182,7 @@ class _Drawing:
         self.choose = choose
         self.hints = hints
         self.forward = _forward_types(hints.types)
-        self.flow = [name for name, types in _RUN_BY.items() if not types.isdisjoint(hints.types)]
+        self.flow = [name for name, types in _RUN_BY.items() if not types.isdisjoint((*hints.types, *hints.attrs))]
         self.trains = choose.random() < (0.7 if hints.trains or _asks_for_training(hints.types) else 0.3)
         self.dtype = choose.choice(("float32", "float32", "float64"))
         self.rows, columns = choose.choice((1, 2, 2, 3, 4)), choose.choice((1, 2, 3, 3, 4))
@@ -252,7 +255,11 @@ class _Drawing:
         return float(self.choose.choice(hinted or NUMBERS))
 
     def _pick(self) -> Variable:
-        """A value, mostly a late one: so operators feed each other."""
+        """A value, mostly a late one: so operators feed each other; now and then a parameter that is updated."""
+        if self.hints.trains and self.choose.random() < 0.1:
+            parameters = [var for var in self.pool if isinstance(var, Parameter)]
+            if parameters:
+                return self.choose.choice(parameters)
         if self.choose.random() < 0.55:
             return self.pool[-1]
         return self.choose.choice(self.pool)
@@ -366,7 +373,7 @@ class _Drawing:
             pairs = train(self._training(), self.block.program, [loss], loss)
         except _UNSUITED:  # an operator without a gradient of its gradient
             return
-        if self.choose.random() < 0.3:
+        if self.choose.random() < (0.7 if "lazy_mode" in self.hints.attrs else 0.3):
             for op in self.block.ops.of_type("adam"):
                 op.set_attr("lazy_mode", True)
         grads = [grad for _, grad in pairs]

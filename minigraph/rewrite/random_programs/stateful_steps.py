@@ -98,8 +98,12 @@ STATEFUL: dict[str, FreeStep] = {
 
 MADE_BY = {
     "backward_recurrent": {"recurrent"}, "branch_on_numbers": {"conditional_block"}, "loop_in_place": {"while"},
-    "look_ups": {"lookup_table", "lookup_table_v2", "lookup_table_grad", "lookup_table_v2_grad"}, "state": {"assign"},
+    "look_ups": {
+        "lookup_table", "lookup_table_v2", "lookup_table_grad", "lookup_table_v2_grad", "merge_selected_rows",
+        "lazy_mode",
+    },
+    "state": {"assign"},
     "nested_sequences": {"sequence_expand", "lod_reset"},
     "whole_numbers": {"elementwise_floordiv", "elementwise_mod", "elementwise_mul"},
 }  # fmt: skip
-"""Types of operators that each of them appends."""
+"""Types of operators that each of them appends, and attributes that decide what others do with its results."""
