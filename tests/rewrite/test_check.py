@@ -111,6 +111,23 @@ def test_the_pattern_of_a_rule_is_planted():
     assert [op.type for op in found.program.global_block().ops] == ["scale", "scale"]
 
 
+def test_numbers_beside_those_of_a_condition_are_planted():
+    @rewrite.rule
+    def almost_itself(x, a=rewrite.attr("factor")):
+        return layers.pow(x, factor=a)
+
+    @almost_itself.where
+    def _(m):
+        yield abs(m.a - 1) < 0.01, "the power must be 1"
+
+    @almost_itself.to
+    def _(x):
+        return rewrite.op("assign", X=x)
+
+    found = rewrite.check(almost_itself)
+    assert found is not None and found.law == "values"
+
+
 def test_a_fragment_can_be_planted():
     def drops_the_second(program):
         """Drop relu of relu, with the values that others read."""

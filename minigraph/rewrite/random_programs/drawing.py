@@ -59,6 +59,9 @@ _RUN_BY = {
 }  # fmt: skip
 """Types of operators that each of `_SEVERAL` appends."""
 
+_ASIDE = (-0.25, -1e-3, -(2**-20), 2**-20, 1e-3, 0.25)
+"""Relative distances between a number and others beside it."""
+
 _UNSUITED = (MinigraphError, ArithmeticError, LookupError, TypeError, ValueError)
 """Errors of values that do not suit a step."""
 
@@ -88,7 +91,8 @@ class Pick:
         """A value of an attribute of operators of a type."""
         attr = definition_of(type).attrs[name]
         if attr.type == "float":
-            return self.number()
+            # A condition may take numbers for equal that are close.
+            return self.number() * (1 + self.choose.choice(_ASIDE) if self.choose.random() < 0.1 else 1)
         if attr.type == "bool":
             return self.choose.random() < 0.5
         known = [sample.attrs[name] for sample in _by_type().get(type, ()) if name in sample.attrs]
