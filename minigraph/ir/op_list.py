@@ -78,8 +78,10 @@ class OpList(Sequence[N]):
         """
         if self._by_type is None:
             found: dict[str, list[N]] = {}
-            for op in self[:]:
+            op = self._head
+            while op is not None:
                 found.setdefault(op.type, []).append(op)
+                op = op._next
             self._by_type = found
         return self._by_type
 

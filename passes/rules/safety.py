@@ -28,21 +28,21 @@ def may_replace(
     """
     if not _are_alone(match) and not _may_go(match, recorder):
         return False
+    gone = match.gone
     if len(match.results) > 1:
-        gone = match.gone
         wanted = [value if value and _is_wanted(value, gone, match.values) else None for value in match.results]
         match.results = tuple(wanted if any(wanted) else match.results)
     if needed is None:
         return True
     names = [value.name for value in match.results if value is not None]
     if not has_gradients:
-        match.place = _place_of(match, slice(None), needed, recorder)
+        match.place = _place_of(match, gone, slice(None), needed, recorder)
         return match.place is not None
     result = match.results[0]
     if result is None or len(set(names)) < len(names):
         return False
-    match.place = _place_of(match, slice(1), [name for name in needed if name != "d"], recorder)
-    match.gradients_place = match.place and _place_of(match, slice(1, None), needed, recorder)
+    match.place = _place_of(match, gone, slice(1), [name for name in needed if name != "d"], recorder)
+    match.gradients_place = match.place and _place_of(match, gone, slice(1, None), needed, recorder)
     return match.gradients_place is not None and match.values.is_there(result, match.gradients_place)
 
 
@@ -128,9 +128,11 @@ def _who_takes(value: Value, slot: str, op: Operator, values: Values) -> str:
     return "" if op.definition.output_slots[slot].intermediate else _MAY_BE_FETCHED
 
 
-def _place_of(match: Match, which: slice, needed: Iterable[str], recorder: MatchRecorder | None) -> Operator | None:
+def _place_of(
+    match: Match, gone: frozenset[Operator], which: slice, needed: Iterable[str], recorder: MatchRecorder | None
+) -> Operator | None:
     """Return the operator in whose place all inputs are there, and where some of the results may be written."""
-    values, pattern, gone = match.values, match.pattern, match.gone
+    values, pattern = match.values, match.pattern
     ends = [
         (value, match.ops[pattern.maker[number].number])
         for number, value in zip(pattern.returned[which], match.results[which], strict=True)
