@@ -166,8 +166,8 @@ def sequence_topk_avg_pooling(xp, x, row, column, x_lod, row_lod, column_lod, *,
     order = xp.argsort(order, axis=1, kind="stable")[:, : topks[-1]]
     found = xp.take_along_axis(inside, order, 1)
     sums = xp.cumsum(xp.where(found, xp.take_along_axis(values, order, 1), 0), 1)
-    counts = np.array(topks)
-    out = (sums[:, counts - 1] / xp.asarray(counts)).astype(x.dtype)
+    counts = xp.asarray(topks)
+    out = (sums[:, counts - 1] / counts).astype(x.dtype)
     pos = xp.where(found, order, -1).astype(xp.int32)
     return out.reshape(-1, channel_num * len(topks)), pos.reshape(-1)
 
