@@ -13,15 +13,8 @@ import numpy as np
 from minigraph.kernels.jit.compiling import Loops
 from minigraph.kernels.jit.functions import IS_KNOWN
 from minigraph.kernels.jit.offers import is_wide, numba_name, offer
-from minigraph.kernels.recurrent_sequences import (
-    GRUCell,
-    LSTMCell,
-    gru_by,
-    gru_grad_by,
-    lstm_by,
-    lstm_grad_by,
-    weights_of_gru,
-)
+from minigraph.kernels.recurrent_cells import GRUCell, LSTMCell, weights_of_gru
+from minigraph.kernels.recurrent_sequences import gru_by, gru_grad_by, lstm_by, lstm_grad_by
 from minigraph.kernels.step_products import StepProduct
 from minigraph.support import blas
 
