@@ -15,21 +15,18 @@ from minigraph.dygraph.parallel import DataParallel, Env, ParallelEnv, prepare_c
 from minigraph.dygraph.tracing import TracedLayer
 from minigraph.dygraph.translation import ProgramTranslator, declarative, dygraph_to_static_func
 from minigraph.dygraph.weights import NCE, BilinearTensorProduct, SpectralNorm, TreeConv
+from minigraph.eager.epoch_learning_rate import LambdaDecay, MultiStepDecay, ReduceLROnPlateau, StepDecay
 from minigraph.eager.guard import disable_dygraph, enable_dygraph, enabled, grad, guard, no_grad, to_variable
 from minigraph.eager.learning_rate import (
     CosineDecay,
     ExponentialDecay,
     InverseTimeDecay,
-    LambdaDecay,
     LearningRateDecay,
     LinearLrWarmup,
-    MultiStepDecay,
     NaturalExpDecay,
     NoamDecay,
     PiecewiseDecay,
     PolynomialDecay,
-    ReduceLROnPlateau,
-    StepDecay,
 )
 from minigraph.eager.tensor import BackwardStrategy, EagerParameter, Tensor
 from minigraph.support.public import refuse_unknown_names

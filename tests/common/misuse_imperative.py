@@ -12,11 +12,10 @@ import numpy as np
 from misuse import WRONG, fault_of
 
 import minigraph as fluid
-from minigraph.eager import learning_rate
 from minigraph.eager.guard import enabled
 from minigraph.eager.tensor import Eager
 
-D, N, P, T = fluid.dygraph, fluid.nn, learning_rate, fluid.to_tensor
+D, N, T = fluid.dygraph, fluid.nn, fluid.to_tensor
 
 VALUES = {name: value for name, value in WRONG.items() if name not in ("[None]", "empty text", "-2.5", "dict")}
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import minigraph as fluid
-from minigraph.eager import learning_rate as decays
+from minigraph import dygraph as decays
 from minigraph.errors import NotFoundError, ProgramError, WrongTypeError
 from minigraph.ir import Role
 
