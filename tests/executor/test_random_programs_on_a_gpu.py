@@ -9,7 +9,7 @@ from host_cuda import needs_compiler
 import minigraph as fluid
 from minigraph.errors import MinigraphError
 from minigraph.kernels import find_kernel
-from minigraph.rewrite.cases import MOST_LOOPS, Rounding, _arrays, bounded_loops, is_finite
+from minigraph.rewrite.cases import MOST_LOOPS, Rounding, arrays_of, bounded_loops, is_finite
 from minigraph.rewrite.checking import _case
 from minigraph.rewrite.hints import hints_of
 from minigraph.rewrite.random_programs.drawing import draw
@@ -53,8 +53,8 @@ def check(case, place):
             scope.var(name).get_tensor().set(value.copy(), place)
         with bounded_loops(MOST_LOOPS):
             fetched = executor.run(case.program, dict(case.feed), names, scope=scope, return_numpy=False)
-        found = {name: _arrays(value) for name, value in zip(names, fetched, strict=True)}
-        found.update({f"new {name}": _arrays(scope.var(name).get_tensor()) for name in case.state})
+        found = {name: arrays_of(value) for name, value in zip(names, fetched, strict=True)}
+        found.update({f"new {name}": arrays_of(scope.var(name).get_tensor()) for name in case.state})
         expected = {name: case.results[name] for name in found}
         different = Rounding(case, expected).difference(found)
         assert different is None or is_cancelled(case, found[different], expected[different])
