@@ -84,7 +84,7 @@ def filter_by_instag(xp, x, tags, wanted, x_lod, tags_lod, *, is_lod, out_val_if
     count, tagged = len(offsets) - 1, lengths_of(tags_lod[-1])
     if len(tagged) != count:
         raise ExecutionError(f"Ins has {count} samples, but Ins_tag has {len(tagged)} sequences")
-    # How many samples stay decides shapes, so that tags are compared on the host.
+    # Tags are compared on the host, because the number of samples that stay decides shapes.
     found = np.isin(np.array(tags.reshape(-1).tolist(), np.int64), wanted.reshape(-1).tolist())
     stay = np.add.reduceat(np.append(found, False), tags_lod[-1][:-1]).astype(bool) & (tagged > 0)
     (which,) = stay.nonzero()

@@ -1,4 +1,4 @@
-"""Several cases of a check in one test, which names those that fail."""
+"""Try several cases in one test, and name each that fails."""
 
 import pytest
 
