@@ -1,4 +1,4 @@
-"""Types of attributes: how values are converted to those that operators keep, and the numbers of fluid's types."""
+"""Convert values of attributes to the types that operators keep, and number the types as fluid does."""
 
 from __future__ import annotations
 

@@ -92,7 +92,7 @@ def arrays_of(value: Any) -> list[Array]:
 
 
 def runs_completely(case: Case) -> bool:
-    """Whether every operator of the program can be computed, also those that no result depends on."""
+    """Whether every operator of the program runs, those whose results nothing reads among them."""
     return len(results_by_op(case)) == len(case.program.global_block().ops)
 
 
