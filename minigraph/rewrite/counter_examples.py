@@ -220,19 +220,23 @@ def _reference(subject: Subject) -> str | None:
             return None
         base, star = (Rules, "*") if isinstance(rewrite, Rules) else (Pipeline, "")
         return f"{_imported(base.__module__, base.__name__, None)}({star}({', '.join(map(str, found))},))"
-    named = _imported(kind.__module__, kind.__qualname__, subject.file)
-    return None if named is None else f"{named}{_arguments(repr(rewrite))}"
+    named, arguments = _imported(kind.__module__, kind.__qualname__, subject.file), _arguments(rewrite)
+    return None if named is None or arguments is None else f"{named}{arguments}"
 
 
-def _arguments(text: str) -> str:
-    """The arguments in the text of a pass, such as ``(ranks=2)``; none where they are no literals."""
+def _arguments(rewrite: Any) -> str | None:
+    """The arguments that made a pass, such as ``(ranks=2)``; None where one is no literal, so that no text makes it."""
+    text = repr(rewrite)
+    if isinstance(rewrite, Rules) or text.startswith("<"):  # a class that names its rules; one without a text
+        return "()"
     try:
         call = ast.parse(text, mode="eval").body
-        assert isinstance(call, ast.Call)
+        if not isinstance(call, ast.Call):
+            return None
         for each in (*call.args, *[keyword.value for keyword in call.keywords]):
             ast.literal_eval(each)
-    except (SyntaxError, ValueError, AssertionError):
-        return "()"
+    except (SyntaxError, ValueError):
+        return None
     return text[text.index("(") :]
 
 

@@ -4,6 +4,7 @@ import runpy
 import subprocess
 import sys
 from contextlib import suppress
+from dataclasses import dataclass
 from math import prod
 from pathlib import Path
 from time import monotonic, sleep
@@ -167,6 +168,19 @@ def test_the_fixture_shows_the_program_and_the_script(check_pass):
     with pytest.raises(AssertionError, match="drops_scales breaks this program") as caught:
         check_pass(drops_scales)
     assert "import minigraph as fluid" in str(caught.value)
+
+
+@dataclass(frozen=True)
+class Keeping(passes.Pass):
+    kept: object = None
+
+    def apply(self, program):
+        return False
+
+
+def test_a_script_makes_no_pass_whose_arguments_no_text_gives():
+    assert eval(_expression(Subject(Keeping("x"))), {"runpy": runpy}).__self__.kept == "x"
+    assert _expression(Subject(Keeping(object()))) is None
 
 
 class BothScales(rewrite.Rules):
