@@ -119,9 +119,9 @@ def _corners(xp, sizes, offsets, shape, lay) -> Iterator[_Corner]:
         for windows, size, stride, dilation, padding in axes
     )
     # [rows of a window, its columns, windows down, windows to the right]
-    grid = xp.zeros((len(rows), len(columns), rows.shape[1], columns.shape[1]), offsets.dtype)
+    whole = (len(rows), len(columns), rows.shape[1], columns.shape[1])
     along = rows[:, None, :, None], columns[None, :, None, :]
-    regular = [(grid + each).reshape(offsets.shape[1], -1) for each in along]
+    regular = [xp.broadcast_to(each, whole).reshape(offsets.shape[1], -1).astype(offsets.dtype) for each in along]
     places = [offsets[:, :, i] + regular[i] for i in (0, 1)]
     first = [xp.floor(place) for place in places]
     behind = [place - start for place, start in zip(places, first, strict=True)]
@@ -131,8 +131,8 @@ def _corners(xp, sizes, offsets, shape, lay) -> Iterator[_Corner]:
             inside = (row >= 0) & (row < sizes[0]) & (column >= 0) & (column < sizes[1])
             by_row, by_column = (part if far else 1 - part for part, far in zip(behind, (down, right), strict=True))
             slopes = xp.stack([(2 * down - 1) * by_column * inside, (2 * right - 1) * by_row * inside], axis=2)
-            numbers = xp.where(inside, row * sizes[1] + column, 0).astype(np.int64)
-            yield _Corner(numbers, by_row * by_column * inside, slopes)
+            row, column = (xp.where(inside, each, 0).astype(np.int64) for each in (row, column))
+            yield _Corner(row * sizes[1] + column, by_row * by_column * inside, slopes)
 
 
 def _at(xp, image, corner) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from minigraph.errors import ExecutionError
-from minigraph.kernels.buffers import deliver, unshared
+from minigraph.kernels.buffers import deliver, joined, unshared
 from minigraph.kernels.registry import kernel, specialize
 from minigraph.kernels.sums import add_over
 from minigraph.kernels.tensor import axis_from, in_type, number_in, shape_only
@@ -66,7 +66,7 @@ def split(xp, x, axis_tensor, sections_tensor_list, *, sections, num, axis):
 
 @kernel("stack")
 def stack(xp, xs, *, axis, out=None):
-    return deliver(xp, xp.stack(xs, axis, out=unshared(xp, out, *xs)), out)
+    return _stacked(xp, xs, axis, out)
 
 
 @kernel("stack_grad")
@@ -82,7 +82,13 @@ def unstack(xp, x, *, axis):
 
 @kernel("unstack_grad")
 def unstack_grad(xp, d_ys, *, axis, out=None):
-    return deliver(xp, xp.stack(d_ys, axis, out=unshared(xp, out, *d_ys)), out)
+    return _stacked(xp, d_ys, axis, out)
+
+
+def _stacked(xp, parts, axis, out) -> Any:
+    at = axis % (parts[0].ndim + 1)
+    key = (*(slice(None),) * at, None)
+    return deliver(xp, joined(xp, [part[key] for part in parts], at, unshared(xp, out, *parts)), out)
 
 
 @kernel("expand")

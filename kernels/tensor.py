@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from minigraph.errors import ExecutionError
-from minigraph.kernels.buffers import deliver, unshared
+from minigraph.kernels.buffers import deliver, joined, unshared
 from minigraph.kernels.registry import kernel, specialize
 from minigraph.support.shape_rules import constant_of, reshaped
 from minigraph.types import as_dtype
@@ -112,8 +112,8 @@ def shape_only(xp, x) -> Any:
 
 @kernel("concat")
 def concat(xp, xs, axis_tensor, *, axis, out=None):
-    joined = xp.concatenate(xs, axis_from(axis, axis_tensor, xs[0].ndim), out=unshared(xp, out, *xs))
-    return deliver(xp, joined, out)
+    whole = joined(xp, xs, axis_from(axis, axis_tensor, xs[0].ndim), unshared(xp, out, *xs))
+    return deliver(xp, whole, out)
 
 
 def axis_from(axis, axis_tensor, rank) -> int:

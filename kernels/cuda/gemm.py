@@ -147,10 +147,12 @@ def _leading(matrices, axis: int) -> int | None:
 
 def _recorded(current: Capturing, xp, a, b, out=None) -> Any:
     """``a @ b`` as part of a recording, in `out` if it is given."""
+    dtype = np.result_type(a.dtype, b.dtype)
+    a, b = (x.astype(dtype, copy=False) for x in (a, b))
     batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
     shape = (*batch, a.shape[-2], b.shape[-1])
-    is_ready = out is not None and out.flags.c_contiguous and (out.dtype, out.shape) == (a.dtype, shape)
-    result = out if is_ready else xp.empty(shape, a.dtype)
+    is_ready = out is not None and out.flags.c_contiguous and (out.dtype, out.shape) == (dtype, shape)
+    result = out if is_ready else xp.empty(shape, dtype)
     if not result.size or not a.shape[-1]:
         result.fill(0)
         return deliver(xp, result, out)

@@ -361,6 +361,14 @@ class HostCupy(types.ModuleType):
         ndarray.sent += type(array) is not ndarray
         return _of_device(np.array(array, dtype, order=order, subok=False))
 
+    def concatenate(self, arrays, axis=0, out=None):
+        ndarray.sent += len(arrays) > 8  # CuPy sends a table of their addresses
+        return self.__getattr__("concatenate")(arrays, axis, out=out)
+
+    def stack(self, arrays, axis=0, out=None):
+        ndarray.sent += len(arrays) > 8
+        return self.__getattr__("stack")(arrays, axis, out=out)
+
     def take_along_axis(self, array, indices, axis):
         # NumPy's own makes indices on the processor, CuPy's on the device.
         return _of_device(np.take_along_axis(np.asarray(array), np.asarray(indices), axis))

@@ -33,12 +33,12 @@ class Call:
         self.keywords = keywords_of(op, self.kernel)
 
     @staticmethod
-    def _entry(names_by_slot, slot, values):
-        found = [values[name] for name in names_by_slot.get(slot.name, ())]
+    def _entry(namesby_slot, slot, values):
+        found = [values[name] for name in namesby_slot.get(slot.name, ())]
         return found if slot.duplicable else found[0] if found else None
 
     def __call__(self, xp=np, inputs=None, **out):
-        return self._by_slot(self.kernel.function(xp, *(inputs or self.inputs), **self.keywords, **out))
+        return self.by_slot(self.kernel.function(xp, *(inputs or self.inputs), **self.keywords, **out))
 
     def quicker(self, xp=np):
         """The specialized function, if there is one, called like the kernel."""
@@ -49,11 +49,11 @@ class Call:
             return None
 
         def call(inputs=None, **out):
-            return self._by_slot(function(*(inputs or self.inputs), **out))
+            return self.by_slot(function(*(inputs or self.inputs), **out))
 
         return call
 
-    def _by_slot(self, result):
+    def by_slot(self, result):
         return list(result) if len(self.expected) > 1 else [result]
 
     def out(self, entries):

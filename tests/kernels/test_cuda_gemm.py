@@ -45,6 +45,17 @@ def test_operands_of_every_layout_are_multiplied_where_they_are(layouts, dtype, 
             assert (value == expected).all(), (a_shape, b_shape)
 
 
+@pytest.mark.parametrize(("one", "other"), list(itertools.permutations(["float16", "float32", "float64"], 2)))
+def test_operands_of_two_types_are_multiplied_in_the_wider_one(one, other, host_cuda):
+    a, b = numbers((3, 4), one, 0), numbers((4, 5), other, 1)
+    expected = np.matmul(a, b)
+    with Capturing(Stream([], "beside")):
+        found = gemm.matmul(host_cuda, host_cuda.asarray(a), host_cuda.asarray(b))
+        given = gemm.matmul(host_cuda, host_cuda.asarray(a), host_cuda.asarray(b), host_cuda.empty((3, 5), np.float64))
+    assert found.dtype == expected.dtype
+    assert (found == expected).all() and (given == expected).all()
+
+
 def recorded(host_cuda, stream=0):
     """Return the memory that a recording of two products keeps."""
     x = host_cuda.asarray(np.ones((2, 2), "float32"))
