@@ -14,7 +14,7 @@ from typing import Any
 import minigraph.ops.adaptive_optimizer
 import minigraph.ops.optimizer  # noqa: F401
 from minigraph.opdef import Attr, OpDef, Slot, define, definition_of
-from minigraph.types import require, require_floating
+from minigraph.types import product, require, require_floating
 
 MERGED = {
     f"merged_{type}": type
@@ -71,6 +71,9 @@ def _inference(update: OpDef, own: Sequence[str]) -> Callable[..., Any]:
             length = len(given[name] or ())
             require(length in (count, 0), f"{count} parameters but {length} in {name}")
         require(len(sizes) == count, f"{count} parameters but {len(sizes)} sizes")
+        for param, size in zip(given["Param"], sizes, strict=True):
+            fits = -1 in param.shape or product(param.shape) == size
+            require(fits, f"sizes must count the elements of the parameters, got {size} for {list(param.shape)}")
         results = []
         for i in range(count):
             found = update.infer(*[(x[i] if x else None) if name in own else x for name, x in given.items()], **attrs)

@@ -1,9 +1,11 @@
 """MergeUpdates puts updates together that nobody can tell apart from one after the other."""
 
+import numpy as np
 import pytest
 from pass_laws import assert_linear, keeps_the_bits, op_lines
 
 import minigraph as fluid
+from minigraph.errors import OpError
 from minigraph.passes import MergeUpdates
 
 test_training, test_overwriting = keeps_the_bits(MergeUpdates())
@@ -59,3 +61,16 @@ def test_time_is_linear():
         return program
 
     assert_linear(MergeUpdates(), make)
+
+
+@pytest.mark.parametrize("rows", [2, None])
+def test_sizes_that_are_not_those_of_the_parameters_are_refused(rows):
+    """Kernels of a GPU would write behind the parameters."""
+    main = fluid.Program()
+    with fluid.program_guard(main, fluid.Program()), pytest.raises(OpError, match=r"sizes must count .* got 12 for"):
+        x, rate = fluid.data("x", [rows, 1]), fluid.data("rate", [1])
+        out = main.global_block().create_var(name="out", dtype="float32", shape=x.shape)
+        inputs = {"Param": [x], "Grad": [x], "LearningRate": [rate]}
+        main.global_block().append_op("merged_sgd", inputs, {"ParamOut": [out]}, {"sizes": [12]})
+        feed = {"x": np.ones((2, 1), "float32"), "rate": np.ones(1, "float32")}
+        fluid.Executor().run(main, feed, [out])
