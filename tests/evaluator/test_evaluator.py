@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import minigraph as fluid
-from minigraph.errors import ProgramError, UnknownNameError, WrongTypeError
+from minigraph.errors import ExecutionError, ProgramError, UnknownNameError, WrongTypeError
 
 pytestmark = pytest.mark.filterwarnings("ignore:fluid.evaluator")
 
@@ -38,6 +38,19 @@ def test_edit_distances_are_added_up(programs):
     evaluator.reset(programs)
     programs.run(feed=batches[0][0])
     np.testing.assert_allclose(evaluator.eval(programs)[1], [1 / 2])
+
+
+def test_counts_that_were_not_reset_are_refused(programs):
+    """Paddle 1.8.5 counts one sequence in two as 3 wrong of 2: it adds to what lies in memory."""
+    x, y = variables()
+    evaluator = fluid.evaluator.EditDistance(x, y)
+    programs.run(fluid.default_startup_program())
+    feed = {"x": sequences([1, 2, 3], [2, 1]), "y": sequences([1, 3, 3], [2, 1])}
+    with pytest.raises(ExecutionError, match="_total_distance has no value in the scope"):
+        programs.run(feed=feed, fetch_list=evaluator.metrics)
+    evaluator.reset(programs)
+    programs.run(feed=feed, fetch_list=evaluator.metrics)
+    np.testing.assert_allclose(np.concatenate(evaluator.eval(programs)), [0.25, 0.5])
 
 
 def test_chunks_are_added_up(programs):
