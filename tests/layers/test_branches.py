@@ -118,6 +118,17 @@ def test_branches_that_do_not_fit_together_are_refused():
         layers.cond(x > 0.0, lambda: 1.0, one)
 
 
+def test_a_branch_that_a_run_does_not_take_must_fit_what_is_fed():
+    """Paddle 1.8.5 and the interpreter compute the branch that is taken; an executor infers the types of both."""
+    x, taken = fluid.data("x", [None, 4], "float32"), fluid.data("taken", [1], "bool")
+    out = layers.cond(taken, lambda: layers.reshape(x, [2, 6]), lambda: layers.scale(x, 3.0))
+    feed = {"x": np.ones((2, 4), "float32"), "taken": np.array([False])}
+    (found,) = Interpreter().run(main(), feed=feed, fetch_list=[out])
+    np.testing.assert_array_equal(found, np.full((2, 4), 3, "float32"))
+    with pytest.raises(OpError, match="the numbers of elements differ, 8 and 12"):
+        fluid.Executor().run(main(), feed=feed, fetch_list=[out])
+
+
 @pytest.mark.parametrize(("x_value", "expected"), [(0.1, 1.0), (0.5, 2.0), (0.9, 3.0)])
 def test_case_takes_the_first_condition_that_holds(x_value, expected):
     x = data("x", 1)
