@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, ClassVar
 
-from minigraph.passes.rules import Match, Rule, Rules, attr, op, rule, with_gradients
+from minigraph.passes.rules import Match, Rule, Rules, attr, gradient_of, op, rule, with_gradients
 from minigraph.types import DType
 
 _NO_LABEL = -(1 << 31)
@@ -80,7 +80,7 @@ def _of_log_p(is_hot_first: bool) -> Iterator[Rule]:
     yield from (log_of_softmax, log_softmax, by_hand)
 
 
-def _of_logits(is_hot_first: bool) -> Iterator[Rule]:
+def _of_logits(is_hot_first: bool, is_top_stopped: bool = False) -> Iterator[Rule]:
     """The rules for the logarithm of a sum of exponentials, less the logit of the label."""
 
     def less_picked(log_of_sum: Any, x: Any, label: Any) -> Any:
@@ -88,6 +88,7 @@ def _of_logits(is_hot_first: bool) -> Iterator[Rule]:
 
     def log_and_top(x: Any) -> tuple[Any, Any]:
         top = op("reduce_max", X=x, dim=attr(), keep_dim=True)
+        top.stop_gradient = is_top_stopped
         return _log_of_sum(op("elementwise_sub", X=x, Y=top, axis=attr())), top
 
     @rule
@@ -104,7 +105,7 @@ def _of_logits(is_hot_first: bool) -> Iterator[Rule]:
         log, top = log_and_top(x)
         return less_picked(op("elementwise_add", X=top, Y=log, axis=attr()), x, label)
 
-    for each in (plain, top_last, top_first):
+    for each in (top_last, top_first) if is_top_stopped else (plain, top_last, top_first):
         each.where(_conditions)
         each.to(_loss_of_logits)
         yield each
@@ -120,9 +121,9 @@ class FindCrossEntropy(Rules):
     have one column, as the loss does.
 
     Law: nothing else changes, and loss and gradient by rounding only, as long as they are finite; where exponentials
-    overflow or all of them underflow, the new ones are right; the gradient through a subtracted maximum is 0. The label
-    -2147483648 counts as one that is ignored; other labels that are no class are an error as before. float16 and
-    classes of unknown number are left alone.
+    overflow or all of them underflow, the new ones are right; the gradient through a subtracted maximum is 0, whether
+    or not it has `stop_gradient`. The label -2147483648 counts as one that is ignored; other labels that are no class
+    are an error as before. float16 and classes of unknown number are left alone.
     """
 
     changes_rounding: ClassVar[bool] = True
@@ -133,4 +134,8 @@ class FindCrossEntropy(Rules):
         for rules in (_of_log_p, _of_logits)
         for found in rules(is_hot_first)
         for each in with_gradients(found, "x", with_results=True)
+    ) + tuple(
+        gradient_of(found, "x", with_results=True)
+        for is_hot_first in (False, True)
+        for found in _of_logits(is_hot_first, is_top_stopped=True)
     )

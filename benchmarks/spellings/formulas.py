@@ -38,6 +38,9 @@ LOSS = Task(
         ),
         "log of a sum": of_logits(lambda z, y: _log_of_sum(z) - _of_label(z, y)),
         "log of a sum, less the maximum": of_logits(lambda z, y: _log_of_sum_above_top(z) - _of_label(z, y)),
+        "log of a sum, less the maximum, stopped": of_logits(
+            lambda z, y: _log_of_sum_above_top(z, is_stopped=True) - _of_label(z, y)
+        ),
     },
 )  # fmt: skip
 
@@ -54,8 +57,9 @@ def _log_of_sum(z):
     return layers.log(layers.reduce_sum(layers.exp(z), dim=1, keep_dim=True))
 
 
-def _log_of_sum_above_top(z):
+def _log_of_sum_above_top(z, is_stopped=False):
     top = layers.reduce_max(z, dim=1, keep_dim=True)
+    top.stop_gradient = is_stopped
     return top + _log_of_sum(z - top)
 
 

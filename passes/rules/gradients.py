@@ -42,7 +42,8 @@ def gradient_of(rule: Rule, *wanted: str, with_results: bool = False) -> Rule:
 
     Notes
     -----
-    `d` has the type of the result, as in every backward pass.
+    `d` has the type of the result, as in every backward pass. As there, no gradient flows through a value that the
+    rule gives `stop_gradient`.
 
     Examples
     --------
@@ -115,7 +116,7 @@ def _differentiate(block: Fragment, result: Variable, d: Variable, wanted: Seque
     path = {var.name for var in wanted}
     for node in block.nodes:
         if not path.isdisjoint(chain(*node.reads.values())):
-            path.update(chain(*node.outputs.values()))
+            path.update(name for name in chain(*node.outputs.values()) if not block.vars[name].stop_gradient)
     parts = {result.name: [d.name]}
 
     def total(name: str) -> str:

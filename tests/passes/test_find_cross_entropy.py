@@ -43,7 +43,22 @@ def top_last(z, dim=-1):
     return log_of_sum(z - top, dim) + top
 
 
-LOGS = {"log of sum": log_of_sum, "maximum first": top_first, "maximum last": top_last}
+def stopped_top(is_first):
+    def log(z, dim=-1):
+        top = layers.reduce_max(z, dim=dim, keep_dim=True)
+        top.stop_gradient = True
+        return top + log_of_sum(z - top, dim) if is_first else log_of_sum(z - top, dim) + top
+
+    return log
+
+
+LOGS = {
+    "log of sum": log_of_sum,
+    "maximum first": top_first,
+    "maximum last": top_last,
+    "stopped maximum first": stopped_top(True),
+    "stopped maximum last": stopped_top(False),
+}
 each_log = pytest.mark.parametrize("log", LOGS.values(), ids=LOGS)
 
 
