@@ -8,14 +8,15 @@ each an `OpSpec`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from minigraph.errors import MinigraphError, OpError
 from minigraph.opdef.definition import OpDef, OperatorRule, Slot, definition_of
 from minigraph.opdef.gradient_context import EMPTY, GRAD_SUFFIX, GradContext, GradRule, OpSpec
 from minigraph.opdef.lengths import LengthSource
-from minigraph.types import TensorType
+from minigraph.types import TensorType, same_shape
 
 
 def of_bilinear(x: str, y: str, out: str, *others: str) -> GradRule:
@@ -135,12 +136,21 @@ class FusedGrad(OperatorRule):
             given = dict(zip(names, types, strict=True))
             return tuple(self._type_of(slot, given) for slot in self.to)
 
+        inferred = self.infer or infer
+
+        def checked(*types: Any, **attrs: Any) -> Any:
+            found = inferred(*types, **attrs)
+            results = found if type(found) is tuple else (found,)
+            made = dict(zip(self.to, results, strict=True))
+            self._check_flowing(forward, made | _without_none(zip(names, types, strict=True)), attrs)
+            return found
+
         return OpDef(
             type=self.type,
             inputs=inputs,
             outputs=tuple(Slot(name + GRAD_SUFFIX, slots[name].duplicable, dispensable=True) for name in self.to),
             attrs=forward.attrs,
-            infer=self.infer or infer,
+            infer=checked,
             grad=self._forward_again if self.linear is not False and self.grad is None else self.grad,
             backend_attrs=forward.backend_attrs,
             doc=f"Gradient of `{forward.type}`.",
@@ -148,6 +158,26 @@ class FusedGrad(OperatorRule):
             lod={name + GRAD_SUFFIX: self._length_source(name) for name in self._with_lengths()},
             lengths=tuple(self.lengths.split()) or tuple(s for s in forward.lengths if s.rstrip("?") in self.reads),
         )
+
+    def _check_flowing(self, forward: OpDef, known: Mapping[str, Any], attrs: Mapping[str, Any]) -> None:
+        """Raise unless what flows in has the types of the results.
+
+        These are among the types in `known`, or follow from them where they tell every input of the forward operator.
+        An optional input that the gradient does not read may have been there, so that nothing is known then.
+        """
+        results: dict[str, Any] = {slot: known[slot] for slot in self.d_outputs if slot in known}
+        if len(results) < len(self.d_outputs) and all(
+            slot.name in known or slot.name in self.reads for slot in forward.inputs
+        ):
+            results = {**_results_of(forward, known, attrs), **results}
+        for slot in self.d_outputs:
+            expected, flowing = _in_list(results.get(slot)), _in_list(known.get(slot + GRAD_SUFFIX))
+            for result, gradient in zip(expected, flowing, strict=False):
+                if type(result) is TensorType and type(gradient) is TensorType and not _is_like(gradient, result):
+                    raise OpError(
+                        f"{slot}{GRAD_SUFFIX} must have the type of {slot}, {result}, got {gradient}",
+                        hint=f"Pass the gradient of the result of the `{forward.type}`, of its shape and dtype.",
+                    )
 
     def _with_lengths(self) -> Sequence[str]:
         """The slots whose gradients have lengths."""
@@ -187,6 +217,30 @@ class FusedGrad(OperatorRule):
         if found is None:
             found = given[self.d_outputs[0] + GRAD_SUFFIX]
         return change(found) if change else found
+
+
+def _without_none(types: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+    return {slot: found for slot, found in types if found is not None}
+
+
+def _in_list(types: Any) -> Sequence[Any]:
+    """The types in a slot, whether it takes a list of variables or one."""
+    return types if isinstance(types, list) else [types]
+
+
+def _results_of(forward: OpDef, known: Mapping[str, Any], attrs: Mapping[str, Any]) -> dict[str, Any]:
+    """The types that `forward` gives its results; none where it does not take what the gradient makes of it."""
+    try:
+        found = forward.infer(*(known.get(slot.name) for slot in forward.inputs), **attrs)
+    except MinigraphError:
+        return {}
+    results = found if type(found) is tuple else (found,)
+    return dict(zip((slot.name for slot in forward.outputs), results, strict=True))
+
+
+def _is_like(gradient: TensorType, result: TensorType) -> bool:
+    """Whether a gradient fits a result; it may be held as selected rows."""
+    return gradient.dtype is result.dtype and same_shape(gradient.shape, result.shape)
 
 
 @dataclass(frozen=True)

@@ -331,3 +331,33 @@ def test_a_state_keeps_its_type():
     network.set_attr("states", ["state"])
     with pytest.raises(VerifyError, match=r"a state starts as float32\[2, 4\] and is updated to float64\[2, 4\]"):
         verify(main)
+
+
+@pytest.mark.parametrize(
+    ("gradient", "message"),
+    [
+        ("pow_grad(X=x, Out@GRAD=wide) {factor=2.0}", "Out@GRAD must have the type of Out, float32[3, 4]"),
+        ("pow_grad(X=x, Out@GRAD=double) {factor=2.0}", "Out@GRAD must have the type of Out, float32[3, 4]"),
+        ("relu_grad(Out=x, Out@GRAD=wide)", "Out@GRAD must have the type of Out, float32[3, 4]"),
+        ("cross_entropy_grad2(MatchX=match, Label=label, XShape=shape, Y@GRAD=x)",
+         "Y@GRAD must have the type of Y, float32[3, 1]"),
+        ("reduce_sum_grad(X=x, Out@GRAD=wide) {dim=[0]}", "Out@GRAD must have the type of Out, float32[4]"),
+        ("transpose2_grad(XShape=front, Out@GRAD=x) {axis=[1, 0]}",
+         "Out@GRAD must have the type of Out, float32[4, 3]"),
+        ("softmax_grad(Out=x, Out@GRAD=wide)", "Out@GRAD must have the type of Out, float32[3, 4]"),
+    ],
+)  # fmt: skip
+def test_what_flows_into_a_gradient_has_the_type_of_the_result(gradient, message):
+    text = f"""
+        block 0
+          data x: float32[3, 4]
+          data wide: float32[3, 5]
+          data double: float64[3, 4]
+          data match: float32[3, 1]
+          data label: int64[3, 1]
+          data shape: float32[3, 4, 0]
+          data front: float32[0, 3, 4]
+          dx: float32[3, 4] = {gradient}
+    """
+    with pytest.raises(VerifyError, match=re.escape(message)):
+        verify(parse(text))
