@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from minigraph.errors import ExecutionError
 from minigraph.kernels.buffers import deliver
 from minigraph.kernels.cuda.launching import is_recording
@@ -26,7 +28,10 @@ def _rows(xp, table, ids, padding_idx, out) -> Any:
     if is_padding is None:
         return deliver(xp, taken(xp, table, ids, out), out)
     rows = taken(xp, table, xp.where(is_padding, 0, ids))
-    rows[is_padding] = 0
+    if xp is np:
+        rows[is_padding] = 0
+    else:  # CuPy would wait for the number of elements that a mask chooses
+        xp.copyto(rows, rows.dtype.type(0), where=is_padding[..., None])
     return deliver(xp, rows, out)
 
 

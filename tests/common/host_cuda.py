@@ -64,7 +64,12 @@ class ndarray(np.ndarray):
         for each in key if isinstance(key, tuple) else (key,):
             if isinstance(each, list) or type(each) is np.ndarray:
                 ndarray.sent += 1
+        _note_masks(key)
         return _of_device(super().__getitem__(key))
+
+    def __setitem__(self, key, value):
+        _note_masks(key)
+        super().__setitem__(key, value)
 
     def get(self):
         ndarray.looked_at += 1
@@ -74,6 +79,12 @@ class ndarray(np.ndarray):
         self[...] = array
         if stream is not None:
             stream.log.append(f"sent on {stream.name}")
+
+
+def _note_masks(key):
+    """How many elements a mask chooses is read on the processor."""
+    for each in key if isinstance(key, tuple) else (key,):
+        ndarray.looked_at += isinstance(each, np.ndarray) and each.dtype == bool
 
 
 def _noting(name):
@@ -368,6 +379,18 @@ class HostCupy(types.ModuleType):
     def stack(self, arrays, axis=0, out=None):
         ndarray.sent += len(arrays) > 8
         return self.__getattr__("stack")(arrays, axis, out=out)
+
+    def nonzero(self, array):
+        ndarray.looked_at += 1
+        return self.__getattr__("nonzero")(array)
+
+    def unique(self, *args, **words):
+        ndarray.looked_at += 1
+        return self.__getattr__("unique")(*args, **words)
+
+    def bincount(self, *args, **words):
+        ndarray.looked_at += 1
+        return self.__getattr__("bincount")(*args, **words)
 
     def take_along_axis(self, array, indices, axis):
         # NumPy's own makes indices on the processor, CuPy's on the device.
