@@ -94,12 +94,14 @@ def _differentiated(function: Callable[..., Any], wanted: Sequence[str], with_re
 
     @functools.wraps(function)
     def gradient(d: Variable, **given: Any) -> tuple[Variable, ...]:
-        block = current_fragment()
+        block, apart = current_fragment(), _Apart()
+        given = {name: apart.of(each) for name, each in given.items()}
         result = function(**{name: given[name] for name in own})
         forward = len(block.nodes)
         found = _differentiate(block, result, d, [given[name] for name in wanted])
+        apart.join()
         if with_results:
-            return (result, *found)
+            return (apart.meant.get(result.name, result), *found)
         block.keep([var.name for var in found], shared=forward)
         return tuple(found)
 
@@ -109,6 +111,41 @@ def _differentiated(function: Callable[..., Any], wanted: Sequence[str], with_re
     made.__kwdefaults__ = dict(zip(reversed(own), reversed(function.__defaults__ or ()), strict=False))
     made.__name__ = f"{function.__name__}_grad"
     return gradient
+
+
+class _Apart:
+    """Other variables for those that are given more than once, so that each placeholder has a gradient of its own."""
+
+    def __init__(self) -> None:
+        self._block = current_fragment()
+        self._seen: set[str] = set()
+        self.meant: dict[str, Variable] = {}
+        """The variables that were given, by the names of the others."""
+
+    def of(self, given: Any) -> Any:
+        if isinstance(given, tuple):
+            return tuple([self.of(each) for each in given])
+        if not isinstance(given, Variable) or given.name not in self._seen:
+            self._seen.update([given.name] if isinstance(given, Variable) else ())
+            return given
+        other = Variable(self._block, unique_name.generate(given.name), given.tensor_type)
+        self._block.vars[other.name] = other
+        self.meant[other.name] = given
+        return other
+
+    def join(self) -> None:
+        """Let the recorded operators read what was given."""
+        if not self.meant:
+            return
+        names = {name: var.name for name, var in self.meant.items()}
+        for node in self._block.nodes:
+            node.reads = {slot: tuple([names.get(each, each) for each in given]) for slot, given in node.reads.items()}
+            node.inputs = {
+                slot: tuple([names.get(each, each) if isinstance(each, str) else each for each in given])
+                for slot, given in node.inputs.items()
+            }
+        for name in names:
+            del self._block.vars[name]
 
 
 def _differentiate(block: Fragment, result: Variable, d: Variable, wanted: Sequence[Variable]) -> list[Variable]:

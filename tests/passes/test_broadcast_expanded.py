@@ -63,6 +63,20 @@ def test_results_and_gradients_are_those_of_the_interpreter(name, expand):
         np.testing.assert_allclose(a, b, rtol=1e-13)
 
 
+@pytest.mark.parametrize("expand", ["expand", "expand_as"])
+@pytest.mark.parametrize("name", ["add", "sub", "mul"])
+def test_each_operand_has_its_own_gradient_if_both_are_one_value(name, expand):
+    x = data("x", 4, 6, dtype="float64")
+    repeated = layers.expand(x, [1, 1]) if expand == "expand" else layers.expand_as(x, x)
+    out = layers.tanh(getattr(layers, f"elementwise_{name}")(x, repeated))
+    fetch, feed = fluid.gradients([out], [x]), {"x": numbers(4, 6, dtype="float64")}
+    (found,), (expected,) = (
+        executor.run(feed=feed, fetch_list=fetch)
+        for executor in (fluid.Executor(passes=pipeline(BroadcastExpanded())), Interpreter())
+    )
+    np.testing.assert_allclose(found, expected, rtol=1e-13)
+
+
 @pytest.mark.timing
 def test_time_is_linear():
     def make(count):

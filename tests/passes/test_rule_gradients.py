@@ -2,12 +2,15 @@
 
 import inspect
 
+import numpy as np
 import pytest
 
 from minigraph import rewrite
 from minigraph.errors import RuleError
+from minigraph.executor.interpreter import Interpreter
 from minigraph.ir import Program
 from minigraph.ir.verifier import verify
+from minigraph.passes import RemoveDeadOps
 from minigraph.passes.rules import attr, gradient_of, op, rule, with_gradients
 from minigraph.types import DType
 
@@ -138,3 +141,36 @@ def test_an_edit_is_that_of_the_gradient_too():
     """
     found = lines(gradient_of(halved, "x", with_results=True), text, "y", "x@GRAD")
     assert [each for each in found if "scale=2.0" in each] == [found[0], found[3]]
+
+
+@pytest.mark.parametrize("wanted", [("x",), ("x", "y")])
+def test_placeholders_of_one_value_have_gradients_of_their_own(wanted):
+    @rule(changes_rounding=True)
+    def scaled(x, y, a=attr("scale")):
+        return op("elementwise_mul", X=op("scale", X=x, scale=a), Y=y)
+
+    @scaled.where
+    def _(m):
+        yield m.a != 0.0, "the text of a reason"
+
+    @scaled.to
+    def _(x, y, a):
+        return op("scale", X=op("elementwise_mul", X=x, Y=y), scale=a)
+
+    program = Program.parse(
+        inspect.cleandoc("""
+            block 0
+              data x: float64[2]
+              data d: float64[2]
+              s: float64[2] = scale(X=x) {scale=3.0}
+              X@GRAD=s@GRAD: float64[2], Y@GRAD=y@GRAD: float64[2] = elementwise_mul_grad(X=s, Y=x, Out@GRAD=d)
+              x@GRAD: float64[2] = scale(X=s@GRAD) {scale=3.0}
+        """)
+    )
+    program.roots = tuple(f"{name}@GRAD" for name in wanted)
+    RemoveDeadOps().apply(program)
+    feed = {"x": np.array([2.0, 5.0]), "d": np.array([1.0, -3.0])}
+    expected = Interpreter().run(program, feed, list(program.roots))
+    rewritten = rewrite.Rules(*with_gradients(scaled, "x", "y"))(program)
+    assert [each.type for each in rewritten.global_block().ops] != [each.type for each in program.global_block().ops]
+    np.testing.assert_allclose(Interpreter().run(rewritten, feed, list(program.roots)), expected, rtol=1e-15)
