@@ -24,6 +24,7 @@ from minigraph.kernels.formulas import TYPES as FUSIBLE
 from minigraph.kernels.formulas import has_formula
 from minigraph.kernels.fused import LARGE
 from minigraph.opdef.gradient_rules import FusedGrad
+from minigraph.ops.merged_updates import MERGED
 from minigraph.rewrite.random_programs.rows import SAMPLES
 from minigraph.rewrite.random_programs.sampling import sample
 from minigraph.runtime.place import CPUPlace
@@ -89,7 +90,10 @@ def cut(row, places, attrs=None):
     inputs = {slot: list(arrays) for slot, arrays in row.inputs.items()}
     for slot, i, axis in places:
         inputs[slot][i] = inputs[slot][i].take([0], axis)
-    return replace(row, inputs=inputs, attrs=row.attrs if attrs is None else attrs)
+    attrs = row.attrs if attrs is None else attrs
+    if row.op in MERGED:
+        attrs = {**attrs, "sizes": [param.size for param in inputs["Param"]]}
+    return replace(row, inputs=inputs, attrs=attrs)
 
 
 def with_one(value, size):
