@@ -597,10 +597,12 @@ def test_a_gradient_that_nobody_reads_is_not_computed():
 
 
 def test_a_gradient_with_too_few_dimensions_is_reported_by_its_operator():
+    program = parse("""
+        block 0
+          data x: float32[3]
+          data y: float32[4,3]
+          X@GRAD=dx: float32[3], Y@GRAD=dy: float32[4,3] = elementwise_mul_grad(X=x, Y=y, Out@GRAD=x) {axis=-1}
+    """)
+    feed = {"x": np.ones(3, "float32"), "y": np.ones((4, 3), "float32")}
     with pytest.raises(OpError, match=r"elementwise_mul_grad: Out@GRAD must have the type of Out, float32\[4, 3\]"):
-        parse("""
-            block 0
-              data x: float32[3]
-              data y: float32[4,3]
-              X@GRAD=dx: float32[3], Y@GRAD=dy: float32[4,3] = elementwise_mul_grad(X=x, Y=y, Out@GRAD=x) {axis=-1}
-        """)
+        fluid.Executor().run(program, feed=feed, fetch_list=["dx", "dy"])
