@@ -114,7 +114,7 @@ def _differentiated(function: Callable[..., Any], wanted: Sequence[str], with_re
 
 
 class _Apart:
-    """Other variables for those that are given more than once, so that each placeholder has a gradient of its own."""
+    """Rename a variable that several placeholders stand for, so that each placeholder gets only its own gradient."""
 
     def __init__(self) -> None:
         self._block = current_fragment()

@@ -82,7 +82,7 @@ class ndarray(np.ndarray):
 
 
 def _note_masks(key):
-    """How many elements a mask chooses is read on the processor."""
+    """Count each mask as a look at values: CuPy reads the number of elements that it chooses."""
     for each in key if isinstance(key, tuple) else (key,):
         ndarray.looked_at += isinstance(each, np.ndarray) and each.dtype == bool
 
