@@ -8,8 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from minigraph.kernels.cuda.launching import is_recording
-
 
 def unshared(xp, buffer, *inputs) -> Any:
     """`buffer` if writing to it changes none of `inputs`, else None.
@@ -27,26 +25,6 @@ def deliver(xp, result, buffer) -> Any:
         return result
     xp.copyto(buffer, result.reshape(buffer.shape), casting="same_kind")
     return buffer
-
-
-def joined(xp, arrays, axis, out=None) -> Any:
-    """Arrays behind each other along a dimension, counted from the front; in `out` if it is given.
-
-    While a CUDA graph is recorded each is copied by itself: for more than eight CuPy would send a table of addresses.
-    """
-    if not is_recording():
-        return xp.concatenate(arrays, axis, out=out)
-    whole = out
-    if whole is None:
-        first = arrays[0].shape
-        size = sum(each.shape[axis] for each in arrays)
-        whole = xp.empty((*first[:axis], size, *first[axis + 1 :]), np.result_type(*(each.dtype for each in arrays)))
-    start = 0
-    for each in arrays:
-        end = start + each.shape[axis]
-        whole[(slice(None),) * axis + (slice(start, end),)] = each
-        start = end
-    return whole
 
 
 _SHORT = 4096

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from minigraph.errors import ExecutionError
-from minigraph.kernels.buffers import deliver, joined, unshared
+from minigraph.kernels.buffers import deliver, unshared
 from minigraph.kernels.registry import kernel, specialize
 from minigraph.kernels.sums import add_over
-from minigraph.kernels.tensor import axis_from, in_type, number_in, shape_only
+from minigraph.kernels.tensor import axis_from, in_type, joined, number_in, shape_only
 from minigraph.support.shape_rules import split_lengths, unsqueezed
 from minigraph.types import product
 

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from minigraph.errors import ExecutionError
-from minigraph.kernels.buffers import deliver, joined, unshared
+from minigraph.kernels.buffers import deliver, unshared
+from minigraph.kernels.cuda.launching import is_recording
 from minigraph.kernels.registry import kernel, specialize
 from minigraph.support.shape_rules import constant_of, reshaped
 from minigraph.types import as_dtype
@@ -108,6 +109,26 @@ def transpose2(xp, x, *, axis):
 def shape_only(xp, x) -> Any:
     """An array without elements that holds the shape of `x`, for the gradient."""
     return xp.empty((0, *x.shape), x.dtype)
+
+
+def joined(xp, arrays, axis, out=None) -> Any:
+    """Arrays behind each other along a dimension, counted from the front; in `out` if it is given.
+
+    While a CUDA graph is recorded each is copied by itself: for more than eight CuPy would send a table of addresses.
+    """
+    if not is_recording():
+        return xp.concatenate(arrays, axis, out=out)
+    whole = out
+    if whole is None:
+        first = arrays[0].shape
+        size = sum(each.shape[axis] for each in arrays)
+        whole = xp.empty((*first[:axis], size, *first[axis + 1 :]), np.result_type(*(each.dtype for each in arrays)))
+    start = 0
+    for each in arrays:
+        end = start + each.shape[axis]
+        whole[(slice(None),) * axis + (slice(start, end),)] = each
+        start = end
+    return whole
 
 
 @kernel("concat")
