@@ -8,7 +8,7 @@ each an `OpSpec`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -140,9 +140,9 @@ class FusedGrad(OperatorRule):
 
         def checked(*types: Any, **attrs: Any) -> Any:
             found = inferred(*types, **attrs)
-            results = found if type(found) is tuple else (found,)
-            made = dict(zip(self.to, results, strict=True))
-            self._check_flowing(forward, made | _without_none(zip(names, types, strict=True)), attrs)
+            known = dict(zip(self.to, _as_tuple(found), strict=True))
+            known.update((slot, given) for slot, given in zip(names, types, strict=True) if given is not None)
+            self._check_flowing(forward, known, attrs)
             return found
 
         return OpDef(
@@ -219,8 +219,9 @@ class FusedGrad(OperatorRule):
         return change(found) if change else found
 
 
-def _without_none(types: Iterable[tuple[str, Any]]) -> dict[str, Any]:
-    return {slot: found for slot, found in types if found is not None}
+def _as_tuple(found: Any) -> tuple[Any, ...]:
+    """What an inference returns, which is a tuple only for several results."""
+    return found if type(found) is tuple else (found,)
 
 
 def _in_list(types: Any) -> Sequence[Any]:
@@ -234,8 +235,7 @@ def _results_of(forward: OpDef, known: Mapping[str, Any], attrs: Mapping[str, An
         found = forward.infer(*(known.get(slot.name) for slot in forward.inputs), **attrs)
     except MinigraphError:
         return {}
-    results = found if type(found) is tuple else (found,)
-    return dict(zip((slot.name for slot in forward.outputs), results, strict=True))
+    return dict(zip((slot.name for slot in forward.outputs), _as_tuple(found), strict=True))
 
 
 def _is_like(gradient: TensorType, result: TensorType) -> bool:
