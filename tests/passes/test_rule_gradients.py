@@ -151,7 +151,7 @@ def test_placeholders_of_one_value_have_gradients_of_their_own(wanted):
 
     @scaled.where
     def _(m):
-        yield m.a != 0.0, "the text of a reason"
+        yield m.a != 0.0, "the factor must not be 0"
 
     @scaled.to
     def _(x, y, a):
