@@ -9,7 +9,7 @@ from itertools import zip_longest
 from minigraph.errors import VerifyError
 from minigraph.ir import Block, Operator, Program, Role, Variable
 from minigraph.ir.effects import unchanged_names
-from minigraph.opdef import EMPTY, SUB_BLOCK, is_update
+from minigraph.opdef import EMPTY, GRAD_SUFFIX, SUB_BLOCK, is_update
 from minigraph.parallel.division import check_averages, check_division
 from minigraph.parallel.waits import check_waits
 from minigraph.parallel.wrong import every_op, wrong
@@ -42,6 +42,7 @@ _LINEAR = frozenset({
 """Operators of whose results the sum over ranks is the result of the sums."""
 _PRODUCTS = frozenset({"elementwise_mul", "elementwise_div", "mul", "matmul"})
 """Operators that are linear in X where Y is replicated."""
+_ADDITIONS = frozenset({"sum", "elementwise_add", "elementwise_sub"})
 _CLIPS = frozenset({
     "clip", "clip_by_norm", "clip_by_global_norm", "clip_factor", "global_norm", "squared_l2_norm", "norm",
     "p_norm", "sqrt", "square",
@@ -146,6 +147,8 @@ class _Check:
         self.summed: set[str] = set()
         """Names that were summed over the ranks, whatever was made of them since."""
         self.later = {op.inputs["X"][0] for op in _exchanges(program)}
+        self.read_back = {name for op in every_op(self.block) if op.role & Role.BACKWARD for name in op.input_arg_names}
+        """Names that the backward pass reads."""
 
     def run(self) -> None:
         self._visit_all(self.block)
@@ -215,7 +218,7 @@ class _Check:
         given = {slot: [self.of(name) for name in names if name != EMPTY] for slot, names in op.inputs.items()}
         kinds = {kind for each in given.values() for kind in each}
         is_divided = not self.divided.isdisjoint(op.input_arg_names)
-        if op.role & Role.BACKWARD and (is_divided or op.role & Role.LOSS):
+        if is_divided or (op.role & Role.LOSS and op.role & Role.BACKWARD):
             self.divided.update(op.output_arg_names)
         if op.role & Role.BACKWARD and op.role & Role.LOSS:
             return LOCAL  # flows through the samples of one rank
@@ -225,13 +228,13 @@ class _Check:
                 "their sum over ranks is no count of samples",
                 "Leave slot_dim out: then they are sums over rows, which add up.",
             )  # fmt: skip
-        if is_divided and op.role & Role.BACKWARD and op.type in _CLIPS and LOCAL in kinds:
+        if is_divided and op.type in _CLIPS and LOCAL in kinds and self._flows_back(op):
             raise wrong(
                 op, "clips a gradient inside the backward pass, which is divided by the number of ranks there",
                 "the threshold depends on how many ranks there are",
                 "Multiply the threshold by 1 / ranks, or clip the gradients of parameters, after their sum.",
             )  # fmt: skip
-        if PARTIAL in kinds:
+        if PARTIAL in kinds or self._adds_to_a_part(op):
             return self._of_partial(op, given, kinds)
         if not kinds.isdisjoint(_OF_PARTS):
             return self._of_shard(op, kinds)
@@ -239,12 +242,22 @@ class _Check:
             return LOCAL
         return R
 
+    def _flows_back(self, op: Operator) -> bool:
+        """Whether the backward pass goes on with a result; a norm that is only recorded may be of one rank."""
+        return bool(op.role & Role.BACKWARD) or not self.read_back.isdisjoint(op.output_arg_names)
+
+    def _adds_to_a_part(self, op: Operator) -> bool:
+        """Whether an operator adds a parameter, or what is made of one, to a gradient of a parameter's use."""
+        if op.type not in _ADDITIONS or not any(self._is_partial(name) for name in op.input_arg_names):
+            return False
+        return any(self.of(name) is R and GRAD_SUFFIX not in name for name in op.input_arg_names)
+
     def _of_partial(self, op: Operator, given: dict[str, list[Spread]], kinds: set[Spread]) -> Spread:
         if op.type in _LINEAR and kinds == {PARTIAL} and not _adds(op):
             return PARTIAL
         if op.type in _PRODUCTS and given["X"] == [PARTIAL] and given.get("Y") == [R]:
             return PARTIAL
-        if op.type in ("sum", "elementwise_add", "elementwise_sub", "scale"):
+        if op.type in _ADDITIONS or op.type == "scale":
             added = "a number" if op.type == "scale" else _which(op, self, R) or "another value"
             raise wrong(
                 op, f"adds {added}, the same on every rank, to one rank's part",
@@ -294,7 +307,9 @@ class _Check:
         if op.type == "c_gather_parts":
             for name in op.output("Out"):
                 self.updated.pop(name, None)
-        if op.type == "c_broadcast" and self.of(op.input("X")[0]) is PARTIAL:
+        for name in op.inputs.get("X", ()):
+            self._check_gradient(op, name)
+        if op.type == "c_broadcast" and self._is_partial(op.input("X")[0]):
             raise wrong(
                 op, f"gives every rank the root's part of {op.input('X')[0]}", "the parts of the others are lost",
                 "Use c_allreduce_sum.",
@@ -306,6 +321,24 @@ class _Check:
             self.reduced[name] = op
             self.summed.add(name)
         return SHARD if op.type.startswith("c_reduce") else R
+
+    def _source(self, name: str) -> Spread | None:
+        """The spread of the value that a gradient belongs to, or None if `name` is no gradient."""
+        source, suffix, _ = name.partition(GRAD_SUFFIX)
+        return self.of(source) if suffix and self.block.find_var(source) is not None else None
+
+    def _is_partial(self, name: str) -> bool:
+        """Whether a value is one rank's part of a sum, such as a gradient of what is the same on every rank."""
+        return self.of(name) is PARTIAL or (self.of(name) is LOCAL and self._source(name) is R)
+
+    def _check_gradient(self, op: Operator, name: str) -> None:
+        """Raise if the gradient of a value of one rank's samples is exchanged."""
+        if self.of(name) is LOCAL and self._source(name) is LOCAL and not self.is_local_sgd:
+            raise wrong(
+                op, f"exchanges {name}, the gradient of {name.partition(GRAD_SUFFIX)[0]}, which is of the samples of "
+                "one rank", "the samples of a rank then get the gradients of those of other ranks",
+                "Leave it out: the gradients of parameters are what ranks sum.",
+            )  # fmt: skip
 
     def _divided(self, op: Operator) -> Spread:
         for name, part in zip(op.input("X"), op.output("Out"), strict=True):
@@ -341,7 +374,7 @@ class _Check:
             raise wrong(
                 op, f"adds up {name}, norms of each rank's part", "squares add up, norms do not", "Use c_allgather."
             )
-        if kind in (PARTIAL, Spread.SQUARES) and op.type in _NO_SUMS:
+        if (kind is Spread.SQUARES or self._is_partial(name)) and op.type in _NO_SUMS:
             raise wrong(
                 op, f"takes the {_NO_SUMS[op.type]} of {name}, one rank's part of a sum", "the parts add up",
                 "Use c_allreduce_sum.",

@@ -171,6 +171,49 @@ def gradient_of_the_root():
     return exchanged_by("c_broadcast")
 
 
+@case(WRONG, "c_allreduce_sum exchanges relu_0.tmp_0@GRAD, the gradient of relu_0.tmp_0, which is of the samples")
+def gradients_of_samples_summed():
+    main = exchanged(training(hidden=layers.relu))
+    name = "relu_0.tmp_0@GRAD"
+    insert(main, "c_allreduce_sum", {"X": name}, {"Out": name}, "relu_grad", use_calc_stream=True)
+    return main
+
+
+def used_twice():
+    """A training whose parameter w has a gradient of two parts."""
+
+    def hidden(x):
+        w = x.block.var("w")
+        return layers.matmul(x, w) + layers.reduce_sum(layers.square(w))
+
+    return exchanged(training(hidden=hidden))
+
+
+case(RIGHT)(used_twice)
+
+
+def part_of_w(main):
+    """The operator that adds up the gradient of w, and the name of one of its parts."""
+    op = next(op for op in main.global_block().ops.of_type("sum") if op.output("Out") == ["w@GRAD"])
+    return op, op.input("X")[0]
+
+
+@case(WRONG, "c_allreduce_max takes the maximum of w@GRAD@RENAME@block0@0, one rank's part of a sum")
+def maximum_of_a_part_of_a_gradient():
+    main = used_twice()
+    op, name = part_of_w(main)
+    insert(main, "c_allreduce_max", {"X": name}, {"Out": name}, op, use_calc_stream=True)
+    return main
+
+
+@case(WRONG, "sum adds w, the same on every rank, to one rank's part", "Add it after")
+def decay_among_the_parts_of_a_gradient():
+    main = used_twice()
+    op, name = part_of_w(main)
+    op.set_input("X", [name, "w"])
+    return main
+
+
 @case(RIGHT)
 def extremes_of_what_is_the_same():
     main = exchanged(training())
@@ -223,6 +266,21 @@ def a_threshold_that_depends_on_the_number_of_ranks():
         return layers.relu(x)
 
     return exchanged(training(hidden=clipped))
+
+
+@case(WRONG, "clip_by_norm clips a gradient inside the backward pass, which is divided by the number of ranks there")
+def a_threshold_of_a_pass_without_roles():
+    main = exchanged(training(hidden=layers.relu))
+    name = "relu_0.tmp_0@GRAD"
+    insert(main, "clip_by_norm", {"X": name}, {"Out": name}, "relu_grad", Role.FORWARD, max_norm=0.1)
+    return main
+
+
+@case(RIGHT)
+def a_norm_that_is_only_recorded():
+    main = exchanged(training(hidden=layers.relu))
+    insert(main, "squared_l2_norm", {"X": "relu_0.tmp_0@GRAD"}, {"Out": "norm"}, "relu_grad", Role.FORWARD)
+    return main
 
 
 @case(WRONG, "batch_norm keeps batch_norm_0.w_1, which is of the samples of one rank", "statistics='local'")
