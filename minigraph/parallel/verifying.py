@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from itertools import zip_longest
 
 from minigraph.errors import VerifyError
-from minigraph.ir import Block, Operator, Program, Role, Variable
+from minigraph.ir import Block, Operator, Parameter, Program, Role, Variable
 from minigraph.ir.effects import unchanged_names
 from minigraph.opdef import EMPTY, GRAD_SUFFIX, SUB_BLOCK, is_update
 from minigraph.parallel.division import check_averages, check_division
@@ -206,8 +206,8 @@ class _Check:
             if name in unchanged:
                 continue
             self.spread[name] = PARTIAL if name in pairs and found is LOCAL else found
-            if found is LOCAL:
-                self._check_kept(op, op.block.find_var(name))
+            if found in (LOCAL, PARTIAL):
+                self._check_kept(op, op.block.find_var(name), found)
             if not op.type.startswith(("c_", "merged_c_")):
                 self.reduced.pop(name, None)
         if op.type == "clip_parts":
@@ -305,8 +305,7 @@ class _Check:
         if op.type == "c_part":
             return self._divided(op)
         if op.type == "c_gather_parts":
-            for name in op.output("Out"):
-                self.updated.pop(name, None)
+            self._check_gathered(op)
         for name in op.inputs.get("X", ()):
             self._check_gradient(op, name)
         if op.type == "c_broadcast" and self._is_partial(op.input("X")[0]):
@@ -349,6 +348,16 @@ class _Check:
                 )  # fmt: skip
             self.wholes[part] = name
         return SHARD
+
+    def _check_gathered(self, op: Operator) -> None:
+        """Raise if parts are gathered that are not those of the parameter."""
+        for part, whole in zip(op.input("X"), op.output("Out"), strict=True):
+            if self.wholes.get(part) != whole:
+                raise wrong(
+                    op, f"gathers {part} into {whole}, of which it is no part", "the parameter gets other numbers",
+                    f"Gather what c_part has made of {whole}, after its update.",
+                )  # fmt: skip
+            self.updated.pop(whole, None)
 
     def _check_reduced(self, op: Operator, name: str, kind: Spread) -> None:
         before = self.reduced.get(name)
@@ -419,20 +428,22 @@ class _Check:
     def _check_rate(self, op: Operator, param: str) -> None:
         """Raise if the learning rate, or what else an update reads, is that of one rank."""
         for name in op.input_arg_names if not self.is_local_sgd else ():
-            if name not in op.inputs["Grad"] and self.of(name) is LOCAL:
+            if name not in op.inputs["Grad"] and self.of(name) in (LOCAL, PARTIAL):
                 raise wrong(
-                    op, f"updates {param} by {name}, which is of the samples of one rank",
+                    op, f"updates {param} by {name}, which is {self.of(name).value}",
                     "parameters of ranks then drift apart", f"Average {name}: c_allreduce_sum, then scale by 1 / N.",
                 )  # fmt: skip
 
-    def _check_kept(self, op: Operator, var: Variable | None) -> None:
+    def _check_kept(self, op: Operator, var: Variable | None, found: Spread) -> None:
         if var is None or not var.persistable or self.is_local_sgd:
             return
+        if found is PARTIAL and not isinstance(var, Parameter):
+            return  # accumulated gradients, which a later step sums
         if self.keeps_local:
             self.kept.add(var.name)
             return
         raise wrong(
-            op, f"keeps {var.name}, which is of the samples of one rank", "statistics of ranks then differ",
+            op, f"keeps {var.name}, which is {found.value}", "values of ranks then differ",
             "Average it over the ranks, or say verify(program, statistics='local') if each rank's own are meant.",
         )  # fmt: skip
 

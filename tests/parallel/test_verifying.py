@@ -342,6 +342,28 @@ def a_parameter_not_gathered():
     return main
 
 
+@case(WRONG, "c_gather_parts gathers v.part into w, of which it is no part", "Gather what c_part has made of w")
+def parts_of_another_parameter_gathered():
+    main = divided()
+    op = only(main, "c_gather_parts")
+    op.set_input("X", ["v.part" if name == "w.part" else name for name in op.input("X")])
+    return main
+
+
+@case(WRONG, "momentum updates w by w_velocity_0, which is one rank's part of a sum", "drift apart")
+def a_gradient_of_one_rank_in_the_state():
+    main = exchanged(training(optimizer=fluid.optimizer.Momentum, momentum=0.9))
+    insert(main, "assign", {"X": "w@GRAD"}, {"Out": "w_velocity_0"}, exchange_of(main, "w@GRAD")._prev)
+    return main
+
+
+@case(WRONG, "assign keeps w, which is one rank's part of a sum")
+def a_gradient_of_one_rank_in_a_parameter():
+    main = exchanged(training())
+    insert(main, "assign", {"X": "w@GRAD"}, {"Out": "w"}, exchange_of(main, "w@GRAD")._prev)
+    return main
+
+
 @case(WRONG, "scale reads w, parts of which were updated and are not gathered yet", "Put it after the c_gather_parts")
 def a_parameter_read_before_it_is_gathered():
     main = divided()
