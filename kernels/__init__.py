@@ -2,8 +2,8 @@
 
 Kernels import `minigraph.types`, `minigraph.errors` and `minigraph.support`.
 
-One family of operators, one file, under the name it has in `minigraph.ops`. Importing this registers those of ordinary
-networks; the rest, and compiled loops, are registered when a kernel is missing.
+One family of operators, one file, under the name it has in `minigraph.ops`. The first look-up registers those of
+ordinary networks; the rest, and compiled loops, are registered when a kernel is missing.
 """
 
 from __future__ import annotations
@@ -11,32 +11,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import minigraph.kernels.activation
-import minigraph.kernels.adaptive_optimizer
-import minigraph.kernels.clip
-import minigraph.kernels.clip_to_keep
-import minigraph.kernels.conv
-import minigraph.kernels.elementwise
-import minigraph.kernels.elementwise_losses
-import minigraph.kernels.embedding
-import minigraph.kernels.fused
-import minigraph.kernels.indexing
-import minigraph.kernels.loss
-import minigraph.kernels.matrix
-import minigraph.kernels.merged_updates
-import minigraph.kernels.metric
-import minigraph.kernels.norm
-import minigraph.kernels.normalization
-import minigraph.kernels.optimizer
-import minigraph.kernels.pool
-import minigraph.kernels.random
-import minigraph.kernels.reduce
-import minigraph.kernels.reshaping
-import minigraph.kernels.scaling
-import minigraph.kernels.tensor  # noqa: F401
 from minigraph.kernels import registry
-from minigraph.kernels.registry import Kernel, import_later, kernel, specialize, takes_any_size
+from minigraph.kernels.registry import Kernel, import_first, import_later, kernel, specialize, takes_any_size
 
+import_first(
+    f"{__name__}.{family}" for family in (
+        "activation", "adaptive_optimizer", "clip", "clip_to_keep", "conv", "elementwise", "elementwise_losses",
+        "embedding", "fused", "indexing", "loss", "matrix", "merged_updates", "metric", "norm", "normalization",
+        "optimizer", "pool", "random", "reduce", "reshaping", "scaling", "tensor",
+    )
+)  # fmt: skip
 import_later(
     f"{__name__}.{family}" for family in (
         "adaptive_clip", "array", "averaging", "bilinear", "class_numbers", "click_through", "collective", "compare",

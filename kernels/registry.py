@@ -18,7 +18,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from minigraph.support.signatures import parameter_names
 
@@ -82,6 +82,7 @@ def kernel(
     """
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+        _import_before(function)
         inputs, keywords = parameter_names(function)
         table = _ROWS_KERNELS if rows else _KERNELS
         # Two kernels for one type would depend on the order of imports.
@@ -100,6 +101,13 @@ def kernel(
         return function
 
     return decorate
+
+
+class TypeOfArray(NamedTuple):
+    """Shape and dtype of an array, as specializers see it."""
+
+    shape: tuple[int, ...]
+    dtype: Any
 
 
 _ANY_SIZE: set[str] = set()
@@ -128,6 +136,7 @@ def specialize(
     """
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+        _import_before(function)
         for type in types:
             _specializers(jit, own, rows)[type] = function
             if any_size:
@@ -142,12 +151,12 @@ def find_kernel(type: str, place_kind: str, rows: bool = False) -> Kernel | None
 
     `rows` asks for the one that takes or gives selected rows.
     """
+    if _FIRST:
+        _import(_FIRST)
     table = _ROWS_KERNELS if rows else _KERNELS
     found = table.get((type, place_kind)) or table.get((type, None))
     if found is None and _LATER:
-        for module in _LATER[:]:
-            importlib.import_module(module)
-        _LATER.clear()  # not before they are there: another thread may look, too
+        _import(_LATER)
         found = table.get((type, place_kind)) or table.get((type, None))
     return found
 
@@ -156,10 +165,18 @@ def find_specializer(
     type: str, jit: bool = False, own: bool = False, rows: bool = False
 ) -> Callable[..., Callable[..., Any] | None] | None:
     """The function that `specialize` registered for an operator type, or None."""
+    if _FIRST:
+        _import(_FIRST)
     return _specializers(jit, own, rows).get(type)
 
 
+_FIRST: list[str] = []
 _LATER: list[str] = []
+
+
+def import_first(modules: Iterable[str]) -> None:
+    """Import modules with kernels before any kernel is looked for: a program that is only built needs none."""
+    _FIRST.extend(modules)
 
 
 def import_later(modules: Iterable[str]) -> None:
@@ -167,8 +184,23 @@ def import_later(modules: Iterable[str]) -> None:
     _LATER.extend(modules)
 
 
+def _import(modules: list[str]) -> None:
+    for module in modules[:]:
+        importlib.import_module(module)
+    modules.clear()  # not before they are there: another thread may look, too
+
+
+def _import_before(function: Callable[..., Any]) -> None:
+    """Import minigraph's own kernels before a user's `function` is registered, so that none is registered over it."""
+    if not function.__module__.startswith("minigraph."):
+        _import(_FIRST)
+        _import(_LATER)
+
+
 def takes_any_size(type: str) -> bool:
     """Whether specializers of an operator type are asked where only a run knows some dimensions."""
+    if _FIRST:
+        _import(_FIRST)
     return type in _ANY_SIZE
 
 

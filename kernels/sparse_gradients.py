@@ -19,7 +19,7 @@ from minigraph.kernels import norm as norms
 from minigraph.kernels.elementwise import elementwise_mul
 from minigraph.kernels.embedding import checked_padding
 from minigraph.kernels.registry import kernel
-from minigraph.kernels.sparse_rows import SparseRows, joined, merged, values_of
+from minigraph.kernels.sparse_rows import SparseRows, merged, sum_of_rows, values_of
 
 
 @kernel("lookup_table_grad", view="d_out", rows=True)
@@ -46,23 +46,7 @@ def get_tensor_from_selected_rows(xp, x):
     return x.value
 
 
-@kernel("sum", rows=True)
-def sum_of_rows(xp, xs):
-    """The rows of all terms one after the other; the dense sum if a term is dense."""
-    parts = [x for x in xs if isinstance(x, SparseRows)]
-    total = joined(xp, parts)
-    if len(parts) == len(xs):
-        return total
-    arrays = [x for x in xs if not isinstance(x, SparseRows)]
-    whole = reduce.sum(xp, arrays)
-    total = merged(xp, total)
-    whole[total.rows] += total.value
-    return whole
-
-
-def added(xp, x, y) -> Any:
-    """``x + y``, each an array or selected rows."""
-    return sum_of_rows(xp, [x, y]) if isinstance(x, SparseRows) or isinstance(y, SparseRows) else x + y
+kernel("sum", rows=True)(sum_of_rows)
 
 
 # Element by element, or by a factor

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from minigraph.kernels import reduce
 from minigraph.kernels.buffers import Scratch
 from minigraph.kernels.indexing import added_rows, taken
 
@@ -129,6 +130,24 @@ def joined(xp, parts: Sequence[SparseRows]) -> SparseRows:
         xp.concatenate([each.value for each in parts]),
         parts[0].height,
     )
+
+
+def sum_of_rows(xp, xs) -> Any:
+    """The rows of all terms one after the other; the dense sum if a term is dense."""
+    parts = [x for x in xs if isinstance(x, SparseRows)]
+    total = joined(xp, parts)
+    if len(parts) == len(xs):
+        return total
+    arrays = [x for x in xs if not isinstance(x, SparseRows)]
+    whole = reduce.sum(xp, arrays)
+    total = merged(xp, total)
+    whole[total.rows] += total.value
+    return whole
+
+
+def added(xp, x, y) -> Any:
+    """``x + y``, each an array or selected rows."""
+    return sum_of_rows(xp, [x, y]) if isinstance(x, SparseRows) or isinstance(y, SparseRows) else x + y
 
 
 def values_of(xp, given: Any) -> Any:

@@ -10,6 +10,7 @@ from hypothesis import settings
 
 import minigraph as fluid
 from minigraph.errors import MissingExtraError, PlaceError
+from minigraph.kernels import find_kernel
 from minigraph.runtime.place import CUDAPlace
 
 pytest_plugins = ["pytest_minigraph"]  # where minigraph is installed pytest finds it by itself
@@ -19,6 +20,9 @@ pytest_plugins = ["pytest_minigraph"]  # where minigraph is installed pytest fin
 settings.register_profile("repeat", deadline=None, derandomize=True)
 settings.register_profile("explore", deadline=None)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeat"))
+
+# Register the kernels, which some tests replace.
+find_kernel("relu", "cpu")
 
 # A job in the background ignores Ctrl-C, and so do the processes that it starts: what tests interrupt would not end.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

@@ -29,8 +29,8 @@ from minigraph.executor.nonfinite_origin import origin
 from minigraph.ir import Operator, Parameter, Program, Variable
 from minigraph.kernels import find_specializer
 from minigraph.kernels.numbers import are_numbers, on_numbers
-from minigraph.kernels.sparse_gradients import added
-from minigraph.lowering.steps import TypeOfArray
+from minigraph.kernels.registry import TypeOfArray
+from minigraph.kernels.sparse_rows import added
 from minigraph.opdef import OpDef
 from minigraph.runtime.kernel_call import arguments_of, keywords_of, results_of
 from minigraph.runtime.place import Place

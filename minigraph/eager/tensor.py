@@ -17,8 +17,7 @@ from minigraph.eager.shared_variable import SharedVariable
 from minigraph.eager.tape import Tape, TapeStep, recording
 from minigraph.errors import NotFoundError, ProgramError, WrongTypeError, caller_site, suggest, warn
 from minigraph.ir import Parameter, Variable
-from minigraph.kernels.sparse_gradients import added
-from minigraph.kernels.sparse_rows import SparseRows, dense
+from minigraph.kernels.sparse_rows import SparseRows, added, dense
 from minigraph.opdef import GRAD_SUFFIX
 from minigraph.runtime.one_element import for_user
 from minigraph.runtime.scope import is_rows

@@ -10,13 +10,14 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 from minigraph.errors import ExecutionError, FeedError
 from minigraph.ir import Block, Operator, Program, VarKind
 from minigraph.ir.effects import unchanged_names
 from minigraph.ir.versions import Changes, separate
 from minigraph.kernels import Kernel
+from minigraph.kernels.registry import TypeOfArray
 from minigraph.lowering.known_shapes import name_known_shapes
 from minigraph.opdef import EMPTY, SUB_BLOCK, OpDef, Slot
 from minigraph.runtime.control_flow import BlockCall, call_of, forget_types, infer_again
@@ -204,13 +205,6 @@ class Resized:
         found, twin_of = values.get, self.twin_of
         pairs = zip(self.before.steps, self.steps.steps, strict=True)
         return {twin: list(map(twin_of, known)) for step, twin in pairs if (known := found(step))}
-
-
-class TypeOfArray(NamedTuple):
-    """Shape and dtype of an array, as specializers see it."""
-
-    shape: tuple[int, ...]
-    dtype: Any
 
 
 def types_of_inputs(step: Step) -> list[Any]:
