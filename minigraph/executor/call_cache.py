@@ -12,14 +12,16 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from operator import attrgetter, itemgetter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from minigraph.executor.plan import Plan
 from minigraph.ir import Parameter, Variable
 from minigraph.lowering.lengths import fed_levels
 from minigraph.types import TensorType
+
+if TYPE_CHECKING:
+    from minigraph.executor.plan import Plan
 
 _ARRAY = {np.ndarray}
 _NAME = {str}

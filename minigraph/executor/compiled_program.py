@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import enum
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from copy import copy
-from typing import Any, ClassVar
+from functools import cache
+from typing import Any
 from weakref import WeakKeyDictionary
 
 from minigraph.errors import NotFoundError, ProgramError, WrongTypeError, suggest, warn
 from minigraph.executor.replicas import GradientScaleStrategy, Replicas, States, Trainer
 from minigraph.ir import Program, Role
-from minigraph.passes import IN_ORDER, LEGALIZE, LOWERING, Pass, Pipeline
+from minigraph.passes.base import Pass, Pipeline
 from minigraph.runtime.place import Place, as_places, cpu_places
 from minigraph.runtime.scope import Scope
 from minigraph.support.public import public
@@ -30,14 +32,14 @@ def _field_of(each: Pass) -> str:
     return re.sub("(?<=[a-z])(?=[A-Z])", "_", each.name).lower()
 
 
-_SWITCHES = {
-    **{_field_of(each): each in LOWERING.passes for each in IN_ORDER if each not in LEGALIZE.passes},
-    "enable_auto_fusion": False,
-    "exact": False,
-    "jit": True,
-    "cuda_graph": True,
-}
-"""Fields that say which passes run and whether loops are compiled, and their defaults."""
+@cache
+def _switches() -> Mapping[str, bool]:
+    """Fields that say which passes run and whether loops are compiled, and their defaults."""
+    from minigraph.passes.pipelines import IN_ORDER, LEGALIZE, LOWERING  # late: not every program runs
+
+    of_passes = {_field_of(each): each in LOWERING.passes for each in IN_ORDER if each not in LEGALIZE.passes}
+    return {**of_passes, "enable_auto_fusion": False, "exact": False, "jit": True, "cuda_graph": True}
+
 
 _WITHOUT_EFFECT: dict[str, Any] = {
     "cache_runtime_context": False,
@@ -71,32 +73,32 @@ _ONE_VALUE: dict[str, Any] = {
 _OF_RANKS: dict[str, Any] = {"num_trainers": 1, "trainer_id": 0, "trainers_endpoints": []}
 """Fluid's fields that say which of several processes this one is."""
 
-_FIELDS = {
-    **_SWITCHES, **_WITHOUT_EFFECT, **_ONE_VALUE, **_OF_RANKS,
-    "gradient_scale_strategy": GradientScaleStrategy.CoeffNumDevice,
-}  # fmt: skip
 
-
-class _Strategy:
+class _Strategy(ABC):
     """An object that has fields of some names only, each with a default."""
 
-    _defaults: ClassVar[Mapping[str, Any]]
+    @classmethod
+    @abstractmethod
+    def _defaults(cls) -> Mapping[str, Any]:
+        """The default of each field."""
 
     def __init__(self) -> None:
         # Past `__setattr__`, which checks; copies, because some defaults are mutable.
-        self.__dict__.update({name: copy(value) for name, value in self._defaults.items()})
+        self.__dict__.update({name: copy(value) for name, value in self._defaults().items()})
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if name not in self._defaults:
-            raise NotFoundError(f"{type(self).__name__} has no field {name!r}", hint=suggest(name, self._defaults))
+        if name not in self._defaults():
+            raise NotFoundError(f"{type(self).__name__} has no field {name!r}", hint=suggest(name, self._defaults()))
         self._check(name, value)
         self.__dict__[name] = value
 
+    @abstractmethod
     def _check(self, name: str, value: Any) -> None:
         """Raise if the field `name` cannot be `value`, warn if that has no effect."""
 
     def __repr__(self) -> str:
-        changed = [f"{name}={value!r}" for name, value in vars(self).items() if value != self._defaults[name]]
+        defaults = self._defaults()
+        changed = [f"{name}={value!r}" for name, value in vars(self).items() if value != defaults[name]]
         return f"<{type(self).__name__} {' '.join(changed) or 'as by default'}>"
 
 
@@ -176,13 +178,16 @@ class BuildStrategy(_Strategy):
     cuda_graph: bool
     gradient_scale_strategy: GradientScaleStrategy
 
-    _defaults = _FIELDS
-
     GradientScaleStrategy = GradientScaleStrategy
     ReduceStrategy = ReduceStrategy
 
+    @classmethod
+    def _defaults(cls) -> Mapping[str, Any]:
+        first = GradientScaleStrategy.CoeffNumDevice
+        return {**_switches(), **_WITHOUT_EFFECT, **_ONE_VALUE, **_OF_RANKS, "gradient_scale_strategy": first}
+
     def _check(self, name: str, value: Any) -> None:
-        if name in _SWITCHES:
+        if name in _switches():
             if not isinstance(value, bool):
                 raise WrongTypeError(f"{name} must be True or False, got {value!r:.80}")
         elif name in _WITHOUT_EFFECT:
@@ -206,6 +211,8 @@ class BuildStrategy(_Strategy):
 
     def pipeline(self) -> Pipeline:
         """The passes that the fields ask for, in order."""
+        from minigraph.passes.pipelines import IN_ORDER, LEGALIZE
+
         return Pipeline(tuple(each for each in IN_ORDER if each in LEGALIZE.passes or self._wants(each)))
 
     def _wants(self, each: Pass) -> bool:
@@ -254,7 +261,9 @@ class ExecutionStrategy(_Strategy):
     <ExecutionStrategy num_threads=4>
     """
 
-    _defaults = _EXECUTION
+    @classmethod
+    def _defaults(cls) -> Mapping[str, Any]:
+        return _EXECUTION
 
     def _check(self, name: str, value: Any) -> None:
         wanted = type(_EXECUTION[name])

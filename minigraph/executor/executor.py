@@ -24,15 +24,13 @@ from minigraph.executor.fetches import (
     unshared_results,
     with_lengths,
 )
-from minigraph.executor.plan import Plan, lower
 from minigraph.executor.runner import Runner, check_program
 from minigraph.ir import Program
 from minigraph.ir.type_inference import blame, explain
 from minigraph.kernels.jit import is_available as is_jit_available
 from minigraph.kernels.jit import require as require_jit
 from minigraph.lowering.buffer_pool import BufferPool
-from minigraph.passes import EXACT, LOWERING, events
-from minigraph.passes.base import Pipeline
+from minigraph.passes import Pipeline, events
 from minigraph.runtime.place import Place
 from minigraph.runtime.scope import Scope
 from minigraph.support.interrupts import Saved, deferred, hold, is_held, is_interrupt, put_back, release
@@ -42,6 +40,7 @@ if TYPE_CHECKING:
     from minigraph.executor.cuda.feed_staging import Staging
     from minigraph.executor.cuda.graph_capture import GraphRuns
     from minigraph.executor.explain import RunExplanation
+    from minigraph.executor.plan import Plan
 
 
 def _is_checking() -> bool:
@@ -94,14 +93,15 @@ class Executor(Runner):
     def __init__(
         self,
         place: Place | None = None,
-        passes: Pipeline = LOWERING,
+        passes: Pipeline | None = None,
         cache_size: int = 64,
         jit: bool | None = None,
         cuda_graph: bool = True,
         check: bool | None = None,
     ) -> None:
         super().__init__(place)
-        self.passes = passes
+        if passes is not None:
+            self.passes = passes
         self.cache_size = cache_size
         if jit:
             require_jit()
@@ -114,6 +114,13 @@ class Executor(Runner):
         self._blocks = BufferPool(self.place)
         self._graphs: WeakKeyDictionary[Plan, GraphRuns] = WeakKeyDictionary()
 
+    @cached_property
+    def passes(self) -> Pipeline:
+        """The rewrites of the private copy."""
+        from minigraph.passes.pipelines import LOWERING  # late: a program that is only built needs no plan
+
+        return LOWERING
+
     def _run_fed(
         self,
         program: Program,
@@ -123,8 +130,7 @@ class Executor(Runner):
         return_numpy: bool,
         then: Callable[[], None] | None = None,
     ) -> list[Any]:
-        if program.is_exact and not (self.passes is EXACT and not self.jit):
-            exact = self._with(EXACT, False, self.cuda_graph)
+        if program.is_exact and (exact := self._exact()) is not self:
             return exact._run_fed(program, feed, fetch_list, scope, return_numpy, then)
         # A call that was made before was checked then, so that its names and arrays are only compared.
         names = names_in(fetch_list)
@@ -163,6 +169,12 @@ class Executor(Runner):
     def _for_compiled(self, program: CompiledProgram) -> Executor:
         """Return the executor that runs with the rewrites of `program` on the same place, with the same generator."""
         return self._with(program.passes, self.jit and program.jit, self.cuda_graph and program.cuda_graph)
+
+    def _exact(self) -> Executor:
+        """Return the executor for programs whose every bit is kept, on the same place, with the same generator."""
+        from minigraph.passes.pipelines import EXACT
+
+        return self if self.passes is EXACT and not self.jit else self._with(EXACT, False, self.cuda_graph)
 
     def _with(self, passes: Pipeline, jit: bool, cuda_graph: bool) -> Executor:
         """Return the executor with these options on the same place, with the same generator."""
@@ -236,8 +248,8 @@ class Executor(Runner):
         if isinstance(program, CompiledProgram):
             return self._for_compiled(program).plan_for(program.program, feed, fetch_list)
         program = check_program(program)
-        if program.is_exact and not (self.passes is EXACT and not self.jit):
-            return self._with(EXACT, False, self.cuda_graph).plan_for(program, feed, fetch_list)
+        if program.is_exact and (exact := self._exact()) is not self:
+            return exact.plan_for(program, feed, fetch_list)
         names = fetch_names(program, fetch_list)
         return self._plan(program, prepare_feed(program, feed, self.place), names)
 
@@ -388,6 +400,8 @@ class Executor(Runner):
         subject = self._subject(program, names)
         plan = self._calls.get(subject, feeds)
         if plan is None:
+            from minigraph.executor.plan import lower
+
             types = types_of(feeds)
             plan = lower(
                 program, types, names, self.place, self.passes,

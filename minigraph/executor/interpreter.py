@@ -15,8 +15,7 @@ from minigraph.ir import Operator, Program
 from minigraph.ir.effects import unchanged_names
 from minigraph.ir.type_inference import blame
 from minigraph.lowering.lengths import carry_lengths
-from minigraph.lowering.prune import prune
-from minigraph.passes import LEGALIZE, events
+from minigraph.passes import events
 from minigraph.runtime.evaluate import evaluate
 from minigraph.runtime.scope import Scope, moved
 from minigraph.support.interrupts import deferred, is_interrupt
@@ -57,6 +56,8 @@ class Interpreter(Runner):
 
     def _legalize(self, program: Program) -> None:
         """Rewrite what single operators would compute otherwise; a subclass may leave that out."""
+        from minigraph.passes.pipelines import LEGALIZE
+
         LEGALIZE.apply(program)
 
     def _results(self, op: Operator, read: Callable[[str], Any]) -> dict[str, Any]:
@@ -67,6 +68,8 @@ class Interpreter(Runner):
         self, program: Program, feeds: dict[str, Any], names: tuple[str, ...], scope: Scope, as_arrays: bool
     ) -> tuple[list[Any], dict[str, Any], dict[str, list[Any]]]:
         """Return the fetches, the new values of persistable variables, and their lengths of sequences."""
+        from minigraph.lowering.prune import prune  # late, like passes: a program that is only built needs none
+
         events.runs(program, feeds, scope)
         private = prune(program, list(feeds), names)
         levels = carry_lengths(private, feeds, names)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
-from minigraph.lowering.memory_plan import Layout
 from minigraph.runtime.place import Place
+
+if TYPE_CHECKING:
+    from minigraph.lowering.memory_plan import Layout
 
 
 class PoolBlock:

@@ -15,7 +15,7 @@ from scopes import value as in_scope
 import minigraph as fluid
 from minigraph import layers
 from minigraph.errors import ExecutionError, FeedError, NotFoundError, OpError, ProgramError, WrongTypeError
-from minigraph.executor import executor as executor_module
+from minigraph.executor import plan as plan_module
 from minigraph.executor.interpreter import Interpreter
 from minigraph.kernels import registry
 from minigraph.rewrite.random_programs.recipes import build
@@ -28,13 +28,13 @@ pytestmark = pytest.mark.usefixtures("new_program", "new_scope")
 def lowerings(monkeypatch):
     """The fetch lists that programs were lowered for, in order."""
     made = []
-    original = executor_module.lower
+    original = plan_module.lower
 
     def lower(program, feed_types, fetch, *rest, **options):
         made.append(tuple(fetch))
         return original(program, feed_types, fetch, *rest, **options)
 
-    monkeypatch.setattr(executor_module, "lower", lower)
+    monkeypatch.setattr(plan_module, "lower", lower)
     return made
 
 

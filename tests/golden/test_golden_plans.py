@@ -5,7 +5,7 @@ from golden_programs import run_case
 from plans_by_size import from_nothing, planned, text
 from test_golden_programs import CASES
 
-from minigraph.executor import executor as executors
+from minigraph.executor import plan as plans
 from minigraph.executor.plan import Plan, lower
 
 pytestmark = [pytest.mark.laws, pytest.mark.filterwarnings("ignore")]
@@ -32,6 +32,6 @@ def test_plans_for_other_sizes_equal_those_made_from_nothing(name, monkeypatch):
                 last = plan if isinstance(plan, Plan) else last
         return lower(program, feed_types, fetch, *args, **options)
 
-    monkeypatch.setattr(executors, "lower", compared)
+    monkeypatch.setattr(plans, "lower", compared)
     case, _ = CASES[name]
     run_case(case["builder"], case["arguments"])

@@ -1,5 +1,6 @@
 """Importing the package loads what a plain run uses, and nothing else."""
 
+import os
 import subprocess
 import sys
 
@@ -16,6 +17,12 @@ LATE = {
     "difflib", "hashlib", "html", "importlib.resources", "json", "pathlib", "tempfile", "cupy", "matplotlib",
     "networkx", "numba", "rich",
 }  # fmt: skip
+
+RUNS = {
+    "minigraph.executor.plan", "minigraph.kernels.activation", "minigraph.kernels.merged_updates",
+    "minigraph.lowering.steps", "minigraph.passes.clean_up", "minigraph.passes.pipelines", "minigraph.passes.rules",
+}  # fmt: skip
+"""What a program that is only built does not use."""
 
 PLAIN_RUN = """
 import numpy as np, minigraph as fluid
@@ -45,7 +52,7 @@ def loaded_by(code, modules=LATE):
 
 
 def test_what_a_plain_run_does_not_use_is_not_imported():
-    assert loaded_by("import minigraph") == set()
+    assert loaded_by("import minigraph", LATE | RUNS) == set()
 
 
 def test_an_import_is_of_few_modules_and_makes_few_definitions():
@@ -53,7 +60,7 @@ def test_an_import_is_of_few_modules_and_makes_few_definitions():
         "import sys, minigraph; from minigraph.opdef import definition; "
         "print(sum(name.startswith('minigraph.') for name in sys.modules), len(definition._DEFINITIONS))"
     ))  # fmt: skip
-    assert modules <= 400
+    assert modules <= 310
     assert definitions <= 40
 
 
@@ -61,6 +68,9 @@ def test_an_import_is_of_few_modules_and_makes_few_definitions():
 def test_a_plain_run_imports_none_of_it_either():
     numpys = {"hashlib", "pathlib"}  # which generators of random numbers import
     assert loaded_by(PLAIN_RUN, LATE - numpys) == set()
+    built = PLAIN_RUN[: PLAIN_RUN.index("    exe.run")]
+    assert loaded_by(built, LATE - numpys | RUNS) == set()
+    assert loaded_by(PLAIN_RUN, RUNS) == RUNS
 
 
 @pytest.mark.slow
@@ -85,6 +95,7 @@ def test_late_kernels_belong_to_operators_without_other_kernels():
     """Nothing asks for them where an operator has a kernel already, for whatever place, or a specializer."""
     found = output_of("""
 from minigraph.kernels import find_kernel, registry
+find_kernel("relu", "cpu")
 dense, rows = registry._KERNELS, registry._ROWS_KERNELS
 before = {type for type, _ in dense}, {type for type, _ in rows}
 specialized = {*registry._SPECIALIZERS, *registry._OWN_SPECIALIZERS}
@@ -96,3 +107,22 @@ print(*[type for type in {*registry._SPECIALIZERS, *registry._OWN_SPECIALIZERS} 
 print(len(dense) - len(keys[0]) > 100)
 """)
     assert found == ["True"]
+
+
+@pytest.mark.timing
+def test_an_import_takes_little_longer_than_that_of_numpy():
+    """At most 1.5 times as long and a tenth of a second, in processor time, without the start of Python."""
+    codes = "pass", "import numpy", "import minigraph"
+    rounds = [[seconds_of(code) for code in codes] for _ in range(6)][1:]  # the first writes bytecode
+    start, numpy, ours = map(min, zip(*rounds, strict=True))
+    assert ours - start <= 1.5 * (numpy - start) + 0.1
+
+
+def seconds_of(code):
+    resource = pytest.importorskip("resource")
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}  # whose other threads would spin
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)
+    subprocess.run([sys.executable, "-c", code], check=True, env=environment)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime

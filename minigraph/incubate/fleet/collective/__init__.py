@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
@@ -34,7 +34,7 @@ __all__ = ["Collective", "CollectiveOptimizer", "DistributedStrategy", "TrainSta
 
 
 _FIELDS: dict[str, Any] = {
-    **BuildStrategy._defaults, "amp_loss_scaling": 2**15, "collective_mode": None, "dist_fc_config": None,
+    **BuildStrategy._defaults(), "amp_loss_scaling": 2**15, "collective_mode": None, "dist_fc_config": None,
     "exec_strategy": ExecutionStrategy(), "forward_recompute": False, "mode": "nccl2", "recompute_checkpoints": [],
     "use_amp": False, "use_dist_fc": False, "use_local_sgd": False,
 }  # fmt: skip
@@ -62,19 +62,22 @@ class DistributedStrategy(BuildStrategy):
         Not here; they keep their defaults.
     """
 
-    _defaults = _FIELDS
     _SWITCHES = ("forward_recompute", "use_amp", "use_local_sgd")
     _FREE = ("amp_loss_scaling", "collective_mode", "exec_strategy", "mode", "recompute_checkpoints")
+
+    @classmethod
+    def _defaults(cls) -> Mapping[str, Any]:
+        return _FIELDS
 
     def _check(self, name: str, value: Any) -> None:
         if name in self._FREE or (name in self._SWITCHES and isinstance(value, bool)):
             return
-        if name in BuildStrategy._defaults:
+        if name in BuildStrategy._defaults():
             super()._check(name, value)
-        elif value != self._defaults[name]:
+        elif value != _FIELDS[name]:
             raise ProgramError(
                 f"DistributedStrategy.{name} = {value!r:.60} asks for what minigraph does not have",
-                hint=f"Leave it at {self._defaults[name]!r}.",
+                hint=f"Leave it at {_FIELDS[name]!r}.",
             )
 
 

@@ -1,0 +1,67 @@
+"""The passes that executors apply, in order.
+
+`LEGALIZE` says what programs mean. Executors apply `LOWERING` to their private copy. Its part `EXACT` changes no bit of
+a result; each other pass says how far it changes the rounding. In the copy a variable has values of one type
+(`minigraph.lowering.steps.concretize`); several of these passes rely on it.
+`minigraph.executor.compiled_program.BuildStrategy` turns passes of `IN_ORDER` on and off, except those of `LEGALIZE`.
+"""
+
+from minigraph.passes.base import Pass, Pipeline
+from minigraph.passes.broadcast_expanded import BroadcastExpanded
+from minigraph.passes.clean_up import CleanUp
+from minigraph.passes.common_subexpressions import ShareCommonSubexpressions
+from minigraph.passes.constant_folding import FoldConstants
+from minigraph.passes.dead_ops import RemoveDeadOps
+from minigraph.passes.find_cross_entropy import FindCrossEntropy
+from minigraph.passes.find_gradient_descent import FindGradientDescent
+from minigraph.passes.find_momentum import FindMomentum
+from minigraph.passes.find_normalizations import FindNormalizations
+from minigraph.passes.free_addends import FreeAddends
+from minigraph.passes.fuse_elementwise import FuseElementwise
+from minigraph.passes.fuse_global_norm import FuseGlobalNorm
+from minigraph.passes.fuse_mean_loss import FuseMeanLoss
+from minigraph.passes.fuse_softmax_cross_entropy import FuseSoftmaxCrossEntropy
+from minigraph.passes.join_slices import JoinSlices
+from minigraph.passes.matmul_to_mul import MatmulToMul
+from minigraph.passes.mean_of_all import MeanOfAll
+from minigraph.passes.merge_column_sums import MergeColumnSums
+from minigraph.passes.merge_exchanges import MergeExchanges
+from minigraph.passes.merge_matmuls import MergeMatmuls
+from minigraph.passes.merge_products import MergeProducts
+from minigraph.passes.merge_updates import MergeUpdates
+from minigraph.passes.multiply_powers import MultiplyPowers
+from minigraph.passes.order_operands import OrderOperands
+from minigraph.passes.scale_by_constants import ScaleByConstants
+from minigraph.passes.scale_into_matmul import ScaleIntoMatmul
+from minigraph.passes.share_gradients import ShareGradients
+from minigraph.passes.shrink_in_update import ShrinkInUpdate
+from minigraph.passes.skip_assigns import SkipAssigns
+from minigraph.passes.skip_joins import SkipJoins
+from minigraph.passes.slice_rows import SliceRows
+from minigraph.passes.split_operands import SplitOperands
+from minigraph.passes.split_products import SplitProducts
+from minigraph.passes.transpose_into_matmul import TransposeIntoMatmul
+from minigraph.passes.transpose_once import TransposeOnce
+from minigraph.passes.transpose_weights import TransposeWeights
+from minigraph.passes.turn_transposes import TurnTransposes
+from minigraph.passes.unroll_recurrent import UnrollRecurrent
+from minigraph.passes.write_where_assigned import WriteWhereAssigned
+
+# Each pass makes work for later ones: copies hide equal operators, only merged updates take the factor of a clip, and
+# readers that are dead would keep values that the last two passes want for one operator alone.
+IN_ORDER: tuple[Pass, ...] = (
+    FuseGlobalNorm(), MergeExchanges(), UnrollRecurrent(), OrderOperands(), ShareGradients(), MeanOfAll(),
+    FindNormalizations(), FindCrossEntropy(), FoldConstants(), ScaleByConstants(), MultiplyPowers(),
+    BroadcastExpanded(), SliceRows(), JoinSlices(), MatmulToMul(), TransposeWeights(), SplitProducts(), SplitOperands(),
+    CleanUp(), ScaleIntoMatmul(), TurnTransposes(), TransposeIntoMatmul(), ShareCommonSubexpressions(),
+    FuseSoftmaxCrossEntropy(), SkipJoins(), MergeMatmuls(), MergeColumnSums(), MergeProducts(), TransposeOnce(),
+    FindGradientDescent(), FindMomentum(), MergeUpdates(), ShrinkInUpdate(), FuseMeanLoss(), FreeAddends(),
+    RemoveDeadOps(), WriteWhereAssigned(), FuseElementwise(), SkipAssigns(),
+)  # fmt: skip
+"""Passes that executors may apply, in the order in which they run."""
+
+_ON_REQUEST = frozenset({"TransposeIntoMatmul", "FuseSoftmaxCrossEntropy"})
+
+LEGALIZE = Pipeline((FuseGlobalNorm(), RemoveDeadOps()))
+LOWERING = Pipeline(tuple(each for each in IN_ORDER if each.name not in _ON_REQUEST))
+EXACT = Pipeline(tuple(each for each in LOWERING if not each.changes_rounding))
