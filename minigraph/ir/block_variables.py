@@ -172,7 +172,8 @@ class BlockVariables:
     ) -> Parameter:
         """Make a parameter, or return the one that already has this name, type and shape (it is then shared).
 
-        `fields` are those of `Parameter`. `initializer`, when given, appends its operator to this block.
+        `fields` are those of `Parameter`; a shared one takes the latest, as in fluid. `initializer`, when given,
+        appends its operator to this block.
         """
         if type is not VarKind.LOD_TENSOR:
             raise ProgramError(
@@ -194,6 +195,7 @@ class BlockVariables:
             if not isinstance(existing, Parameter):
                 raise ProgramError(f"{existing} is not a parameter", hint="Choose another name.")
             self._check_same(existing, tensor_type)
+            existing.take_attributes(self.parameter_type(self, name, tensor_type, **fields))  # type: ignore[arg-type]
             return existing
         param = self._new(self.parameter_type, name, tensor_type, **fields)
         if initializer is not None:

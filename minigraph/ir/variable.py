@@ -14,6 +14,7 @@ from minigraph.ir.variable_methods import Methods
 from minigraph.ir.variable_operators import Arithmetic
 from minigraph.ir.variable_subscripts import Subscripts
 from minigraph.opdef import GRAD_SUFFIX
+from minigraph.support.undo import note
 from minigraph.types import FIXED_TYPES, DType, TensorType, VarKind, product
 
 if TYPE_CHECKING:
@@ -250,6 +251,13 @@ class Variable(Arithmetic, Subscripts, Methods):
         self.error_clip = None if original.error_clip is None else copy.copy(original.error_clip)
 
 
+_TRAINING = (
+    "trainable", "_optimize_attr", "regularizer", "do_model_average", "need_clip", "gradient_clip", "stop_gradient",
+    "error_clip",
+)  # fmt: skip
+"""Attributes of a parameter that a layer which shares it sets anew."""
+
+
 class Parameter(Variable):
     """A persistable variable that training updates.
 
@@ -317,6 +325,12 @@ class Parameter(Variable):
     @optimize_attr.setter
     def optimize_attr(self, value: Mapping[str, Any]) -> None:
         self._optimize_attr = dict(value)
+
+    def take_attributes(self, other: Parameter) -> None:
+        """Take from `other` all that says how the parameter is trained."""
+        for field in _TRAINING:
+            note(setattr, self, field, getattr(self, field))
+            setattr(self, field, getattr(other, field))
 
     @property
     def gradient_clip_attr(self) -> Any:

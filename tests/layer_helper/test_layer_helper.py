@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 import minigraph as fluid
-from minigraph.errors import WrongTypeError
+from minigraph import layers
+from minigraph.errors import MinigraphError, WrongTypeError
 from minigraph.layer_helper import LayerHelper, LayerHelperBase
 
 pytestmark = pytest.mark.usefixtures("new_program", "new_scope")
@@ -70,3 +71,36 @@ def test_the_base_of_helpers_takes_the_name_first():
     helper = LayerHelperBase("mine_7", "mine")
     assert (helper.name, helper.layer_type) == ("mine_7", "mine")
     assert helper.create_parameter(None, [1], "float32").name == "mine_7.w_0"
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "update"),
+    [
+        ({"learning_rate": 0.5}, {}, ["sum", "sgd"]),
+        ({}, {"learning_rate": 0.5}, ["sum", "scale", "sgd"]),
+        ({"regularizer": fluid.regularizer.L2Decay(0.1)}, {}, ["sum", "sgd"]),
+        ({}, {"regularizer": fluid.regularizer.L2Decay(0.1)}, ["sum", "scale", "sum", "sgd"]),
+        ({"trainable": False}, {}, ["sum", "sgd"]),
+        ({"do_model_average": False}, {"trainable": False}, []),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:minimize updates nothing")
+def test_a_shared_parameter_is_trained_as_its_latest_layer_says(first, second, update):
+    hidden = fluid.data("x", [None, 4])
+    for fields in (first, second):
+        hidden = layers.fc(hidden, 4, param_attr=fluid.ParamAttr("w", **fields), bias_attr=False)
+    fluid.optimizer.SGD(0.1).minimize(layers.mean(hidden))
+    types = [op.type for op in fluid.default_main_program().global_block().ops]
+    assert [type for type in types if type in ("scale", "sum", "sgd")] == update  # those of Paddle 1.8.5
+    (w,) = fluid.default_main_program().all_parameters()
+    assert w.do_model_average
+    starts = [op.type for op in fluid.default_startup_program().global_block().ops if "w" in op.output_arg_names]
+    assert starts == ["uniform_random"]
+
+
+def test_a_layer_that_fails_leaves_the_attributes_of_what_it_shares():
+    x = fluid.data("x", [None, 4])
+    w = layers.create_parameter([4, 4], "float32", attr=fluid.ParamAttr("w", learning_rate=0.5))
+    with pytest.raises(MinigraphError):
+        layers.fc(x, 4, param_attr=fluid.ParamAttr("w", trainable=False), bias_attr=False, act="unknown")
+    assert (w.trainable, w.optimize_attr) == (True, {"learning_rate": 0.5})
