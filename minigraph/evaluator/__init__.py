@@ -17,6 +17,7 @@ from minigraph.ir import Program, Variable
 from minigraph.ir.default_programs import program_guard
 from minigraph.layer_helper import LayerHelper
 from minigraph.layers import cast, chunk_eval, edit_distance, equal, fill_constant, reduce_sum, sums
+from minigraph.runtime.scope import global_scope
 from minigraph.support.public import public, refuse_unknown_names
 from minigraph.unique_name import generate
 
@@ -71,6 +72,13 @@ class Evaluator:
         sums([state, found], out=state)
 
     def _totals(self, executor: Executor, program: Program | None) -> list[float]:
+        for state in self.states:
+            found = global_scope().find_var(state.name)
+            if found is None or found.value is None:
+                raise ProgramError(
+                    f"{type(self).__name__} has counted nothing: {state.name} has no value",
+                    hint="Call reset(executor) before the first batch.",
+                )
         program = program or Program()
         twins = [_twin(program, state) for state in self.states]
         return [found.item() for found in executor.run(program, fetch_list=twins)]

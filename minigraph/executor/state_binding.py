@@ -10,7 +10,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from minigraph.errors import ExecutionError, MinigraphError
-from minigraph.ir import explain
+from minigraph.ir import Operator, explain
 from minigraph.lowering.costs import size_in_bytes
 from minigraph.lowering.flat_buffers import FlatBuffers, FlatView, is_state
 from minigraph.lowering.output_buffers import LEAST_SPARE
@@ -183,10 +183,7 @@ def _checked(holder: ScopeVariable | None, wanted: Value, steps: Steps, place: P
     value = holder.value if holder is not None else None
     expected = wanted.tensor_type
     if holder is None or value is None:
-        problem = ExecutionError(
-            f"{wanted.name} has no value in the scope",
-            hint="Run the startup program first, or set it with scope.var(name).get_tensor().set(array, place).",
-        )
+        problem = ExecutionError(f"{wanted.name} has no value in the scope", hint=_how_to_start(wanted, steps))
         raise _for_reader(problem, wanted, steps)
     if value.shape != expected.shape or value.dtype != expected.dtype.numpy or is_rows(value) is not expected.is_rows:
         problem = ExecutionError(
@@ -200,7 +197,19 @@ def _checked(holder: ScopeVariable | None, wanted: Value, steps: Steps, place: P
     return holder
 
 
+def _how_to_start(wanted: Value, steps: Steps) -> str:
+    """Tell how a variable gets its first value; what a program adds up has it from an evaluator's `reset`."""
+    reader = _reader(wanted, steps)
+    if reader is not None and reader.type == "sum" and wanted.name in reader.output_arg_names:
+        return "Call reset(executor) of the evaluator that adds it up, or set it with layers.fill_constant(out=...)."
+    return "Run the startup program first, or set it with scope.var(name).get_tensor().set(array, place)."
+
+
+def _reader(wanted: Value, steps: Steps) -> Operator | None:
+    """The first operator that reads the value; None if the value is only fetched."""
+    return next((step.op for step in steps.steps if wanted in step.reads), None)
+
+
 def _for_reader(problem: MinigraphError, wanted: Value, steps: Steps) -> MinigraphError:
-    """Add to `problem` the first operator that reads the value; there is none if the value is only fetched."""
-    reader = next((step.op for step in steps.steps if wanted in step.reads), None)
+    reader = _reader(wanted, steps)
     return explain(problem, reader, reader.block) if reader is not None else problem

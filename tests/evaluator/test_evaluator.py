@@ -46,8 +46,10 @@ def test_counts_that_were_not_reset_are_refused(programs):
     evaluator = fluid.evaluator.EditDistance(x, y)
     programs.run(fluid.default_startup_program())
     feed = {"x": sequences([1, 2, 3], [2, 1]), "y": sequences([1, 3, 3], [2, 1])}
-    with pytest.raises(ExecutionError, match="_total_distance has no value in the scope"):
+    with pytest.raises(ExecutionError, match=r"(?s)_total_distance has no value in the scope.*Call reset\(executor\)"):
         programs.run(feed=feed, fetch_list=evaluator.metrics)
+    with pytest.raises(ProgramError, match=r"(?s)EditDistance has counted nothing.*Call reset\(executor\)"):
+        evaluator.eval(programs)
     evaluator.reset(programs)
     programs.run(feed=feed, fetch_list=evaluator.metrics)
     np.testing.assert_allclose(np.concatenate(evaluator.eval(programs)), [0.25, 0.5])
