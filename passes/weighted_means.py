@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
-from itertools import takewhile
+from collections import Counter
+from collections.abc import Iterator, Set
+from dataclasses import dataclass, field
+from math import prod
+from typing import Any
 
 from minigraph.ir import Block, Operator, Program, Role
-from minigraph.opdef import GRAD_SUFFIX
+from minigraph.opdef import EMPTY, GRAD_SUFFIX, SUB_BLOCK
 from minigraph.passes.base import Pass
-from minigraph.passes.rewriting import insert_for
+from minigraph.passes.rewriting import insert_for, is_random
 
 
 @dataclass(frozen=True)
@@ -17,8 +19,10 @@ class WeightMeans(Pass):
     """Let the gradient of each mean over a rank's samples count by how many samples these are among those of all ranks.
 
     What flows into the mean is multiplied by ``ranks * n / total``: n is the number of elements of this rank, and the
-    total is summed over the ranks. Where a sum is divided by a count of this rank, such as its number of tokens, its
-    gradient is divided by ``total / ranks`` in place of the count.
+    total is summed over the ranks. Where a loss is divided by a count of this rank, such as its number of tokens, its
+    gradient is divided by that of all ranks: the sums behind the count are summed over the ranks, and what the program
+    makes of them, such as ``max(count, 1)``, is made of the totals. If gradients flow into the count as well, the
+    dividend and the quotient are those of all ranks, too.
 
     Law: summed over ranks and divided by their number, gradients are those of the means over all samples, but for
     rounding.
@@ -34,55 +38,20 @@ class WeightMeans(Pass):
     def apply(self, program: Program) -> bool:
         block = program.global_block()
         grads = {op.inputs["Out" + GRAD_SUFFIX][0]: op for op in block.ops if "Out" + GRAD_SUFFIX in op.inputs}
+        forward = _Forward(block)
         changed = False
         for op in list(means_of_loss(program)):
-            grad = grads.get(op.output("Out")[0] + GRAD_SUFFIX)
-            if grad is not None and not block.has_var(op.output("Out")[0] + ".count"):
-                self._weight(op, grad)
-                changed = True
+            out = op.output("Out")[0]
+            grad = grads.get(out + GRAD_SUFFIX)
+            if grad is None or block.has_var(out + ".count") or block.has_var(out + ".divisor"):
+                continue
+            totals = _Totals(forward, op, grad, self.ranks)
+            if op.type == "elementwise_div":
+                totals.divide()
+            else:
+                totals.weight()
+            changed = True
         return changed
-
-    def _weight(self, op: Operator, grad: Operator) -> None:
-        """Let what `grad` computes, the gradient of `op`, count by the samples of this rank."""
-        block, incoming = op.block, grad.input("Out" + GRAD_SUFFIX)[0]
-        name = op.output("Out")[0] + ".count"  # the same on every rank
-        dtype = int(block.var(incoming).dtype)
-
-        def add(type: str, inputs: dict[str, str], suffix: str, **attrs: object) -> str:
-            out = name + suffix
-            if not block.has_var(out):
-                block.create_var(name=out, stop_gradient=True)
-            made = insert_for(grad, type, inputs, {"Out": out}, attrs)
-            made.role_vars = ()
-            return out
-
-        def total_of(value: str, suffix: str) -> str:
-            # On the stream of the computation, which needs the sum at once.
-            return add("c_allreduce_sum", {"X": value}, suffix, use_calc_stream=True)
-
-        def sized(values: str, suffix: str) -> str:
-            size = add("size", {"Input": values}, f"{suffix}.int")
-            return add("cast", {"X": size}, suffix, in_dtype=int(block.var(size).dtype), out_dtype=dtype)
-
-        if op.type == "elementwise_div":
-            # Divide by the mean count of the ranks: a rank may have none of what is counted.
-            count = add("reduce_sum", {"X": op.input("Y")[0]}, "", reduce_all=True)
-            mean = _mean_after(op)
-            if mean is None:
-                total = total_of(count, ".total")
-                grad.set_input("Y", [add("scale", {"X": total}, ".mean", scale=1.0 / self.ranks)])
-                return
-            size = sized(mean.input("X")[0], ".size")
-            weighted = add("elementwise_mul", {"X": count, "Y": size}, ".weighted")
-            total = total_of(weighted, ".total")
-            sizes = total_of(size, ".sizes")
-            grad.set_input("Y", [add("elementwise_div", {"X": total, "Y": sizes}, ".mean")])
-            return
-        count = sized(op.input("X")[0], "")
-        total = total_of(count, ".total")
-        share = add("elementwise_div", {"X": count, "Y": total}, ".share")
-        factor = add("scale", {"X": share}, ".factor", scale=float(self.ranks))
-        grad.set_input("Out" + GRAD_SUFFIX, [add("elementwise_mul", {"X": incoming, "Y": factor}, ".weighted")])
 
 
 def means_of_loss(program: Program) -> Iterator[Operator]:
@@ -98,38 +67,175 @@ def means_of_loss(program: Program) -> Iterator[Operator]:
         needed.update(op.input_arg_names)
         if fed.isdisjoint(op.input_arg_names):
             continue
-        if _is_mean(op):
+        if _is_mean(op) or (op.type == "elementwise_div" and op.input("Y")[0] in fed and _is_number(op, "Y")):
             yield op
-        if op.type == "elementwise_div" and op.input("Y")[0] in fed and block.var(op.input("Y")[0]).shape == (1,):
-            yield op
+
+
+class _Forward:
+    """The forward pass: what makes each value, and what is made of it."""
+
+    def __init__(self, block: Block) -> None:
+        self.block = block
+        self.fed = _of_samples(block)
+        self.learned = learned_names(block)
+        self.ops = [op for op in block.ops if not op.role & (Role.BACKWARD | Role.OPTIMIZE)]
+        made = Counter(name for op in self.ops for name in op.output_arg_names)
+        # A value that is overwritten is no longer there where the gradient is computed.
+        self.makers = {name: op for op in self.ops for name in op.output_arg_names if made[name] == 1}
+
+    def is_number_of_samples(self, name: str) -> bool:
+        """Whether a value is one number that depends on what is fed."""
+        return name in self.fed and _is_one(self.block, name)
+
+    def can_repeat(self, op: Operator) -> bool:
+        """Whether an operator computes one number of numbers, so that it makes the total of totals."""
+        if SUB_BLOCK in op.attrs or is_random(op.type) or op.definition.has_effect or _is_mean(op):
+            return False
+        of_samples = [name for name in op.input_arg_names if name in self.fed]
+        return bool(of_samples) and all(map(self.is_number_of_samples, of_samples))
+
+    def averages(self, op: Operator) -> bool:
+        """Whether a division is one of means: those it divides, or one that is taken of its rows afterwards."""
+        if not _is_number(op, "X"):
+            reached = set(op.output_arg_names)
+            for reader in self.ops[self.ops.index(op) + 1 :]:
+                if not reached.isdisjoint(reader.input_arg_names):
+                    if _is_mean(reader):
+                        return True
+                    reached.update(reader.output_arg_names)
+            return False
+        names = [op.input("X")[0]]
+        while names:
+            maker = self.makers.get(names.pop())
+            if maker is not None and _is_mean(maker):
+                return True
+            if maker is not None and self.can_repeat(maker):
+                names.extend(maker.input_arg_names)
+        return False
+
+
+@dataclass(frozen=True)
+class _Totals:
+    """Values over the samples of all ranks, made in front of the gradient of a mean or a division."""
+
+    forward: _Forward
+    op: Operator
+    grad: Operator
+    ranks: int
+    made: dict[str, str] = field(default_factory=dict)
+    """Values over all ranks, by the names of those of one rank."""
+
+    @property
+    def block(self) -> Block:
+        return self.op.block
+
+    def weight(self) -> None:
+        """Let the gradient of a mean count by the samples of this rank."""
+        incoming, name = self.grad.input("Out" + GRAD_SUFFIX)[0], self.op.output("Out")[0] + ".count"
+        count = self._size(self.op.input("X")[0], name, incoming)
+        total = self._sum(count, f"{name}.total")
+        share = self._add("elementwise_div", {"X": count, "Y": total}, f"{name}.share")
+        factor = self._add("scale", {"X": share}, f"{name}.factor", scale=float(self.ranks))
+        weighted = self._add("elementwise_mul", {"X": incoming, "Y": factor}, f"{name}.weighted")
+        self.grad.set_input("Out" + GRAD_SUFFIX, [weighted])
+
+    def divide(self) -> None:
+        """Let the gradient of a division by a count divide by that of all ranks."""
+        out = self.op.output("Out")[0]
+        divided = self._total(self.op.input("Y")[0])
+        # What is averaged counts by its rank's samples already; a sum is divided by the mean count of the ranks.
+        scale = 1.0 if self.forward.averages(self.op) else 1.0 / self.ranks
+        divisor = self._add("scale", {"X": divided}, f"{out}.divisor", scale=scale)
+        self.grad.set_input("Y", [divisor])
+        if self.op.input("Y")[0] not in self.forward.learned or not _is_number(self.op, "X"):
+            return
+        dividend = self._total(self.op.input("X")[0])
+        self.grad.set_input("X", [self._add("scale", {"X": dividend}, f"{out}.dividend", scale=scale)])
+        if "Out" in self.grad.inputs:
+            self.grad.set_input("Out", [self._add("elementwise_div", {"X": dividend, "Y": divided}, f"{out}.total")])
+
+    def _total(self, name: str) -> str:
+        """One number as it is over the samples of all ranks."""
+        if name not in self.forward.fed:
+            return name
+        if name not in self.made:
+            maker = self.forward.makers.get(name)
+            if maker is not None and _is_mean(maker):
+                self.made[name] = self._mean(maker)
+            elif maker is not None and self.forward.can_repeat(maker):
+                self._repeat(maker)
+            else:
+                self.made[name] = self._sum(name, self._name_of(name))
+        return self.made[name]
+
+    def _repeat(self, maker: Operator) -> None:
+        """Compute of totals what the program computes of the numbers of one rank."""
+        inputs = {slot: [self._total(name) for name in names] for slot, names in maker.inputs.items()}
+        outputs = {slot: [self._name_of(name) for name in names] for slot, names in maker.outputs.items()}
+        self._insert(maker.type, inputs, outputs, dict(maker.attrs))
+        self.made.update({name: self._name_of(name) for name in maker.output_arg_names})
+
+    def _mean(self, maker: Operator) -> str:
+        """The mean over the samples of all ranks."""
+        name = maker.output("Out")[0]
+        made = self._name_of(name)
+        size = self._size(maker.input("X")[0], f"{made}.size", name)
+        weighted = self._add("elementwise_mul", {"X": name, "Y": size}, f"{made}.weighted")
+        total, sizes = self._sum(weighted, f"{made}.sum"), self._sum(size, f"{made}.sizes")
+        return self._add("elementwise_div", {"X": total, "Y": sizes}, made)
+
+    def _name_of(self, name: str) -> str:
+        return f"{self.op.output('Out')[0]}.{name}.total"
+
+    def _sum(self, name: str, out: str) -> str:
+        # On the stream of the computation, which needs the sum at once.
+        return self._add("c_allreduce_sum", {"X": name}, out, use_calc_stream=True)
+
+    def _size(self, values: str, out: str, like: str) -> str:
+        """The number of elements, in the type of another value."""
+        size = self._add("size", {"Input": values}, f"{out}.int")
+        in_dtype, out_dtype = (int(self.block.var(name).dtype) for name in (size, like))
+        return self._add("cast", {"X": size}, out, in_dtype=in_dtype, out_dtype=out_dtype)
+
+    def _add(self, type: str, inputs: dict[str, str], out: str, **attrs: Any) -> str:
+        self._insert(type, inputs, {"Out": [out]}, attrs)
+        return out
+
+    def _insert(self, type: str, inputs: dict[str, Any], outputs: dict[str, list[str]], attrs: dict[str, Any]) -> None:
+        for name in (name for names in outputs.values() for name in names if name != EMPTY):
+            if not self.block.has_var(name):
+                self.block.create_var(name=name, stop_gradient=True)
+        insert_for(self.grad, type, inputs, outputs, attrs).role_vars = ()
 
 
 def _is_mean(op: Operator) -> bool:
     return op.type == "mean" or (op.type == "reduce_mean" and (op.attr("reduce_all") or 0 in op.attr("dim")))
 
 
-def _mean_after(division: Operator) -> Operator | None:
-    """The mean over samples by which an operator divides, perhaps with a small number added."""
-    name = division.input("Y")[0]
-    before = takewhile(lambda op: op is not division, division.block.ops)
-    for op in reversed(list(before)):
-        if name in op.output_arg_names:
-            if _is_mean(op):
-                return op
-            if op.type not in _KEEP_MEANS:
-                return None
-            name = op.input("X")[0]
-    return None
+def _is_number(op: Operator, slot: str) -> bool:
+    return _is_one(op.block, op.input(slot)[0])
 
 
-_KEEP_MEANS = frozenset({"assign", "cast", "clip", "elementwise_add", "elementwise_max", "reshape2", "scale"})
-"""Operators between a mean and the division by it."""
+def _is_one(block: Block, name: str) -> bool:
+    """Whether a value is one number."""
+    var = block.find_var(name)
+    return var is not None and var.shape is not None and -1 not in var.shape and prod(var.shape) == 1
 
 
 def _of_samples(block: Block) -> set[str]:
     """Names of values that depend on what is fed."""
-    found = {name for name, var in block.vars.items() if var.is_data}
+    return _dependent(block, {name for name, var in block.vars.items() if var.is_data})
+
+
+def learned_names(block: Block) -> set[str]:
+    """Names of values through which gradients flow to parameters."""
+    frozen = {name for name, var in block.vars.items() if var.stop_gradient}
+    return _dependent(block, {param.name for param in block.all_parameters()} - frozen, frozen)
+
+
+def _dependent(block: Block, found: set[str], without: Set[str] = frozenset()) -> set[str]:
+    """Names of values that the forward pass computes of some values, with their names."""
     for op in block.ops:
         if not op.role & (Role.BACKWARD | Role.OPTIMIZE) and not found.isdisjoint(op.input_arg_names):
-            found.update(op.output_arg_names)
+            found.update(set(op.output_arg_names) - without)
     return found

@@ -125,7 +125,7 @@ class DataParallel(GradAllReduce):
                 "shard averages",
                 "divide by a constant, or leave exact out and say DataParallel(..., ragged=True)",
             )
-            means = [op for op in means if op.type == "elementwise_div" or _has_sequences(op)]
+            means = [op for op in means if op.type == "elementwise_div" or _has_own_rows(op)]
         else:
             who, hint = "rank averages", "feed all ranks as many samples, or say DataParallel(..., ragged=True)"
         if means and (self.exact or not self.ragged):
@@ -155,7 +155,19 @@ class DataParallel(GradAllReduce):
             broadcast_parameters(startup, self.rings)
 
 
-def _has_sequences(mean: Operator) -> bool:
-    """Whether a mean is over the rows of sequences, of which shards may have different numbers."""
+_SELECTIONS = frozenset({"unique", "unique_with_counts", "where_index"})
+"""Operators whose results have as many rows as the values say."""
+
+
+def _has_own_rows(mean: Operator) -> bool:
+    """Whether a mean is over rows of which shards may have different numbers: those of sequences, or selected ones."""
     var = mean.block.find_var(mean.input("X")[0])
-    return var is not None and var.lod_level > 0
+    if var is not None and var.lod_level > 0:
+        return True
+    wanted = set(mean.input("X"))
+    for op in reversed(mean.block.ops[: mean.block.ops.index(mean)]):
+        if not wanted.isdisjoint(op.output_arg_names):
+            if op.type in _SELECTIONS:
+                return True
+            wanted.update(op.input_arg_names)
+    return False

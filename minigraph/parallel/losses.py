@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from typing import NamedTuple
 
 from minigraph.ir import Block, Operator, Program, Role
 from minigraph.opdef import EMPTY, SUB_BLOCK
+from minigraph.passes.weighted_means import learned_names
 from minigraph.types import DType
 
 
@@ -37,7 +38,7 @@ _LINEAR = frozenset({
 })  # fmt: skip
 """Operators whose result is a sum or mean over samples where their input is one."""
 _BOUNDS = frozenset({"clip", "elementwise_max"})
-"""Operators that bound a count, which may be zero, from below."""
+"""Operators that bound a count, which may be zero."""
 _ALONG_AXIS = frozenset({"softmax", "log_softmax", "cumsum", "norm", "argsort"})
 
 
@@ -72,6 +73,7 @@ def describe_mixed_samples(program: Program, scales_loss: bool) -> str | None:
 
 def _follow(block: Block) -> dict[str, _Value]:
     """Dependence of values on samples, by name; values that do not depend on any are left out."""
+    learned = learned_names(block)
     values = {name: _Value(ROWS) for name, var in block.vars.items() if var.is_data and _is_open(block, name)}
     for op in block.ops:
         if op.role & (Role.BACKWARD | Role.OPTIMIZE | Role.LR_SCHED):
@@ -81,43 +83,48 @@ def _follow(block: Block) -> dict[str, _Value]:
         for name in op.output_arg_names if given else ():
             if name == EMPTY:
                 continue
-            kind = _kind(op, name, {key: value.kind for key, value in given.items()}) if mixed is None else MIXED
+            kinds = {key: value.kind for key, value in given.items()}
+            kind = _kind(op, name, kinds, learned) if mixed is None else MIXED
             values.pop(name, None)
             if kind is not None:
                 values[name] = mixed or _Value(kind, op if kind is MIXED else None)
     return values
 
 
-def _kind(op: Operator, out: str, given: Mapping[str, _Kind]) -> _Kind | None:
+def _kind(op: Operator, out: str, given: Mapping[str, _Kind], learned: Set[str]) -> _Kind | None:
     """The kind of a result, None if it does not depend on samples or nothing is known."""
     if SUB_BLOCK in op.attrs:
         return ROWS if _is_open(op.block, out) else None
     rows = {kind for kind in given.values() if kind in (ROWS, SHARES)}
     totals = {name: kind for name, kind in given.items() if kind in (MEAN, SUM) and _is_floating(op.block, name)}
     if not rows:
-        kind = _of_totals(op, totals or given)
+        kind = _of_totals(op, totals or given, learned)
         decides = bool(totals) and (_is_floating(op.block, out) or op.block.var(out).dtype is DType.BOOL)
         return kind if kind is not MIXED or decides else None
     if totals:
-        is_share = op.type == "elementwise_div" and op.input("X")[0] not in totals
-        return SHARES if is_share and _is_open(op.block, out) else MIXED
+        if op.type != "elementwise_div" or op.input("X")[0] in totals or not _is_open(op.block, out):
+            return MIXED
+        return SHARES if set(totals.values()) == {SUM} else ROWS
     if _is_open(op.block, out):
         return MIXED if _mixes_rows(op, given) else SHARES if SHARES in rows else ROWS
     reduction = op.attr("reduction") if "reduction" in op.attrs else None
     if op.type in _MEANS or reduction in ("mean", "batchmean"):
-        return MEAN
+        return MIXED if SHARES in rows else MEAN
     if op.type in _SUMS or reduction == "sum":
         return MEAN if SHARES in rows else SUM
     return MIXED if _is_floating(op.block, out) else None
 
 
-def _of_totals(op: Operator, given: Mapping[str, _Kind]) -> _Kind:
-    """The kind of what is computed from sums and means over samples."""
+def _of_totals(op: Operator, given: Mapping[str, _Kind], learned: Set[str]) -> _Kind:
+    """The kind of what is computed from sums and means over samples.
+
+    A bound is one of counts only: gradients that flow through it would be stopped by the total of one rank.
+    """
     kinds = set(given.values())
     if op.type == "elementwise_div" and op.input("Y")[0] in given:
         return MEAN if op.input("X")[0] in given and len(kinds) == 1 else MIXED
     (kind,) = kinds if len(kinds) == 1 else {MIXED}
-    if op.type in _LINEAR or (op.type in _BOUNDS and kind is SUM):
+    if op.type in _LINEAR or (op.type in _BOUNDS and learned.isdisjoint(op.input_arg_names)):
         return kind
     is_factor = op.type in ("elementwise_mul", "elementwise_div") and len(given) == 1
     return kind if is_factor and op.input("X") != op.input("Y") else MIXED

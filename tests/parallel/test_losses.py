@@ -15,6 +15,9 @@ MEANS = {
     "sum by a count": lambda each, mask: layers.reduce_sum(each * mask) / (layers.reduce_sum(mask) + 1e-6),
     "rows by a count": lambda each, mask: layers.reduce_sum(each / layers.reduce_sum(mask)),
     "means by a count": lambda each, mask: layers.mean(each * mask) / layers.mean(mask),
+    "sum by at least one": lambda each, mask: (
+        layers.reduce_sum(each * mask) / layers.clip(layers.reduce_sum(mask), 1.0, 1e6)
+    ),
     "by the batch": lambda each, mask: layers.reduce_sum(each) / layers.cast(layers.shape(each)[0], "float32"),
     "divergence": lambda each, mask: layers.kldiv_loss(each, mask, "batchmean"),
     "of reshaped rows": lambda each, mask: layers.mean(layers.reshape(layers.softmax(each), [-1])),
@@ -22,6 +25,7 @@ MEANS = {
 SUMS = {
     "sum": lambda each, mask: layers.reduce_sum(each),
     "scaled sum": lambda each, mask: layers.reduce_sum(each) * (1.0 / 16),
+    "rows by a mean": lambda each, mask: layers.reduce_sum(each / layers.mean(mask)),
     "mean of sums": lambda each, mask: layers.mean(layers.reduce_sum(each, dim=0)),
 }
 OTHERS = {
@@ -31,6 +35,8 @@ OTHERS = {
     "matmul": lambda each, mask: layers.mean(layers.matmul(each, each, transpose_y=True)),
     "softmax": lambda each, mask: layers.mean(layers.softmax(each, axis=0) * mask),
     "elementwise_mul": lambda each, mask: layers.mean(each) * layers.mean(mask),
+    "clip": lambda each, mask: layers.reduce_sum(each * mask) / layers.clip(layers.reduce_sum(each), 1.0, 1e6),
+    "mean": lambda each, mask: layers.mean(each / layers.reduce_sum(mask)),
     "greater_than": lambda each, mask: layers.mean(
         layers.cond(layers.reduce_sum(each) > 1.0, lambda: each, lambda: each * 0.5)
     ),
@@ -76,3 +82,11 @@ def test_what_mixes_samples_is_named(name):
 def test_shards_that_count_are_named():
     with pytest.warns(UserWarning, match=r"each shard averages tmp_2 over its own samples"):
         DataParallel(1, shards=4, exact=True)(training(MEANS["sum by a count"]))
+
+
+def test_shards_that_select_rows_are_named():
+    def of_some(each, mask):
+        return layers.mean(layers.gather(each, layers.slice(layers.where(mask > 0.5), [1], [0], [1])))
+
+    with pytest.warns(UserWarning, match=r"each shard averages mean_0.tmp_0 over its own samples"):
+        DataParallel(1, shards=4, exact=True)(training(of_some))

@@ -13,6 +13,30 @@ RNG = np.random.default_rng(3)
 ROWS = RNG.normal(size=(11, 6))
 TARGETS = RNG.normal(size=(11, 1))
 MASK = (RNG.uniform(size=(11, 1)) < 0.7).astype("float64")
+MASK[5] = 0.0  # the only row of a rank
+
+
+def count(mask):
+    return layers.reduce_sum(mask)
+
+
+def one():
+    return layers.fill_constant([1], "float64", 1.0)
+
+
+def by(divisor):
+    return lambda each, mask: layers.reduce_sum(each * mask) / divisor(mask)
+
+
+def overlap(each, mask):
+    """The loss of the Dice coefficient, in which gradients flow into both sums."""
+    chance = layers.sigmoid(each)
+    return 1.0 - (layers.reduce_sum(chance * mask) * 2.0 + 0.1) / (layers.reduce_sum(chance) + count(mask) + 0.1)
+
+
+def weighted(each, mask):
+    weights = layers.sigmoid(each)
+    return layers.reduce_sum(each * weights) / layers.reduce_sum(weights)
 
 
 def error(x, y):
@@ -35,6 +59,27 @@ LOSSES = {
     "means of what counts": lambda each, mask: layers.mean(each * mask) / layers.mean(mask),
     "means and a small number": lambda each, mask: layers.mean(each * mask) / (layers.mean(mask) + 1e-3),
     "rows by how many count": lambda each, mask: layers.reduce_sum(each * mask / layers.reduce_sum(mask)),
+    "a count and a number": by(lambda mask: count(mask) + 0.5),
+    "a number and a count": by(lambda mask: one() + count(mask)),
+    "one at least": by(lambda mask: layers.elementwise_max(count(mask), one())),
+    "bounds of a count": by(lambda mask: layers.clip(count(mask), 1.0, 100.0)),
+    "half a count": by(lambda mask: count(mask) / 2.0 + 1.0),
+    "two counts": by(lambda mask: layers.sums([count(mask), count(1.0 - mask)])),
+    "a count of integers": by(
+        lambda mask: layers.cast(
+            layers.elementwise_max(count(layers.cast(mask, "int64")), layers.fill_constant([1], "int64", 1)), "float64"
+        )
+    ),
+    "bounds of a mean": lambda each, mask: layers.mean(each * mask) / layers.clip(layers.mean(mask), 0.9, 1.0),
+    "a number in the dividend": lambda each, mask: (layers.reduce_sum(each * mask) + 1.0) / (count(mask) + 1.0),
+    "rows by a bounded count": lambda each, mask: layers.reduce_sum(
+        each * mask / layers.elementwise_max(count(mask), one())
+    ),
+    "two that count": lambda each, mask: (
+        by(lambda mask: count(mask) + 1.0)(each, mask) + by(lambda mask: count(mask) + 1.0)(each, 1.0 - mask)
+    ),
+    "learned weights": weighted,
+    "an overlap": overlap,
     "with a decay": lambda each, mask: (
         layers.mean(each) + layers.reduce_sum(layers.square(each.block.program.global_block().var("w")))
     ),
@@ -61,6 +106,7 @@ def train(name, rows, ranks, sharded=False):
 
 
 @pytest.mark.laws
+@pytest.mark.filterwarnings("error:.*no mean over samples")
 @pytest.mark.parametrize("ranks", [2, 4])
 @pytest.mark.parametrize("name", LOSSES)
 def test_ragged_ranks_train_as_one(name, ranks):
