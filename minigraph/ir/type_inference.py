@@ -140,6 +140,8 @@ def _in_common(op: Operator, var: Variable, declared: TensorType, written: Tenso
     if is_array and not (declared.shape and written.shape):
         # Nothing has been written to one of them before, and what is written first decides, as in fluid.
         return declared if declared.shape else written
+    if not declared.shape and declared.with_shape(written.shape) == written and not _is_written(var):
+        return written  # a tensor of `create_tensor` has no shape yet
     if (declared.dtype, declared.rank, declared.kind) != (written.dtype, written.rank, written.kind):
         if is_array and written.is_array:
             declared, written = declared.held_as(VarKind.LOD_TENSOR), written.held_as(VarKind.LOD_TENSOR)
@@ -152,6 +154,10 @@ def _in_common(op: Operator, var: Variable, declared: TensorType, written: Tenso
         return declared
     shape = (a if a == b else -1 for a, b in zip(declared.shape, written.shape, strict=True))
     return declared.with_shape(shape).held_as(declared.kind)
+
+
+def _is_written(var: Variable) -> bool:
+    return any(var.name in op.output_arg_names for op in var.block.ops)
 
 
 def explain(error: MinigraphError, op: Operator, block: Namespace) -> MinigraphError:

@@ -16,6 +16,7 @@ from minigraph.ir import Program, Variable
 from minigraph.lowering.prune import prune
 from minigraph.lowering.steps import concretize
 from minigraph.passes.base import Pipeline
+from minigraph.runtime.control_flow import is_unfit
 from minigraph.support.sizes import OpenDimensions, OpenSize, closed, is_closed
 from minigraph.types import TensorType
 
@@ -124,6 +125,8 @@ def rewrite(
     try:
         private = prune(program, list(feed_types), fetch_names, fuse_norms)
         concretize(private, {name: opened(name, fed) for name, fed in feed_types.items()})
+        if any(map(is_unfit, private.blocks)):
+            return None
         passes.apply(private)
     except Exception:
         return None

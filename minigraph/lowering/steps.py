@@ -20,7 +20,7 @@ from minigraph.kernels import Kernel
 from minigraph.kernels.registry import TypeOfArray
 from minigraph.lowering.known_shapes import name_known_shapes
 from minigraph.opdef import EMPTY, SUB_BLOCK, OpDef, Slot
-from minigraph.runtime.control_flow import BlockCall, call_of, forget_types, infer_again
+from minigraph.runtime.control_flow import BlockCall, call_of, forget_types, infer_again, unfit_kernel
 from minigraph.runtime.kernel_call import arguments_of, has_rows, kernel_of
 from minigraph.types import DType, TensorType
 
@@ -236,7 +236,7 @@ def concretize(program: Program, feed_types: Mapping[str, TensorType]) -> None:
         if name in block.vars:
             block.vars[name].tensor_type = tensor_type
     changes: Changes = {}
-    infer_again(block, changes)
+    infer_again(block, changes, [])
     separate(changes)
 
 
@@ -310,7 +310,7 @@ class _StepBuilder:
         if SUB_BLOCK in op.attrs:
             return self._call_step(call_of(op))
         definition, current = op.definition, self.current.get
-        kernel = kernel_of(op, self.place_kind, self.has_rows and has_rows(op, self.block))
+        kernel = unfit_kernel(op) or kernel_of(op, self.place_kind, self.has_rows and has_rows(op, self.block))
         # Inputs before outputs: an operator that reads and writes one name reads the value before its own.
         inputs = arguments_of(op, lambda name: current(name) or self._read(name, op))
         inputs += [self._previous(op.outputs[slot][0]) for slot in definition.updates]

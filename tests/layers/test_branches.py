@@ -118,15 +118,99 @@ def test_branches_that_do_not_fit_together_are_refused():
         layers.cond(x > 0.0, lambda: 1.0, one)
 
 
-def test_a_branch_that_a_run_does_not_take_must_fit_what_is_fed():
-    """Paddle 1.8.5 and the interpreter compute the branch that is taken; an executor infers the types of both."""
+def _fed(rows, taken, value=1.0):
+    return {"x": np.full((rows, 4), value, "float32"), "taken": np.array([taken])}
+
+
+def _x_and_taken():
     x, taken = fluid.data("x", [None, 4], "float32"), fluid.data("taken", [1], "bool")
-    out = layers.cond(taken, lambda: layers.reshape(x, [2, 6]), lambda: layers.scale(x, 3.0))
-    feed = {"x": np.ones((2, 4), "float32"), "taken": np.array([False])}
-    (found,) = Interpreter().run(main(), feed=feed, fetch_list=[out])
-    np.testing.assert_array_equal(found, np.full((2, 4), 3, "float32"))
-    with pytest.raises(OpError, match="the numbers of elements differ, 8 and 12"):
-        fluid.Executor().run(main(), feed=feed, fetch_list=[out])
+    x.stop_gradient = False
+    return x, taken
+
+
+@pytest.mark.usefixtures("new_scope")
+def test_a_branch_that_does_not_fit_fails_only_where_a_run_takes_it():
+    """Losses, weights and gradients are those of Paddle 1.8.5, which infers the shapes of a branch as it enters it."""
+    x, taken = _x_and_taken()
+    w = layers.create_parameter([4, 2], "float32", default_initializer=fluid.initializer.Constant(0.5))
+    loss = layers.cond(
+        taken,
+        lambda: layers.reduce_sum(layers.matmul(layers.reshape(x, [3, 4]) * 2.0, w)),
+        lambda: layers.reduce_sum(layers.matmul(layers.scale(x, 3.0), w)),
+    )
+    fluid.optimizer.SGD(0.1).minimize(loss)
+    exe = fluid.Executor()
+    exe.run(fluid.default_startup_program())
+    expected = {
+        (2, False): [[24.0, -0.1, 6.0], [-4.8, -0.7, 6.0]],
+        (3, True): [[-33.6, -1.3, 6.0], [-62.4, -1.9, 6.0]],
+        (3, False): [[-136.8, -2.8, 9.0], [-201.6, -3.7, 9.0]],
+    }
+    for (rows, taken), runs in expected.items():
+        for wanted in runs:
+            found = exe.run(feed=_fed(rows, taken), fetch_list=[loss, w, f"{w.name}@GRAD"])
+            np.testing.assert_allclose([each.flat[-1] for each in found], wanted, rtol=1e-5)
+    for rows in (2, 2, 4):
+        text = rf"(?s)^reshape2: .* {rows * 4} and 12\n  X = x: float32\[{rows}, 4\]\n  created at"
+        with pytest.raises(ExecutionError, match=text):
+            exe.run(feed=_fed(rows, True), fetch_list=[loss])
+    np.testing.assert_allclose(np.array(fluid.global_scope().find_var(w.name).get_tensor()), -3.7, rtol=1e-5)
+
+
+def test_of_nested_branches_any_may_not_fit():
+    x, taken = _x_and_taken()
+    pairs = [
+        (taken, lambda: layers.reshape(x, [2, 6])),
+        (layers.reduce_sum(x) > 100.0, lambda: layers.reshape(x, [6, 4]) * 5.0),
+    ]
+    chosen = layers.case(pairs, default=lambda: layers.concat([x, x], 0))
+    (grad,) = fluid.gradients(layers.reduce_sum(layers.square(chosen)), x)
+    for feed, shape, wanted in (
+        (_fed(2, False), (4, 4), [1.0, 4.0]),
+        (_fed(3, True), (2, 6), [1.0, 2.0]),
+        (_fed(6, False, 10.0), (6, 4), [50.0, 500.0]),
+    ):
+        for executor in (fluid.Executor(), Interpreter()):
+            found = executor.run(main(), feed=feed, fetch_list=[chosen, grad])
+            assert found[0].shape == shape
+            assert [each.flat[0] for each in found] == wanted  # those of Paddle 1.8.5
+
+
+def test_a_loop_that_does_not_run_need_not_fit():
+    x, taken = _x_and_taken()
+    i, total = layers.fill_constant([1], "int64", 0), layers.fill_constant([1], "float32", 0.0)
+    limit = layers.cast(taken, "int64")
+    condition = layers.less_than(i, limit)
+    loop = layers.While(condition)
+    with loop.block():
+        layers.assign(total + layers.reduce_sum(layers.reshape(x, [3, 4])), total)
+        layers.increment(i, 1)
+        layers.less_than(i, limit, cond=condition)
+    exe = fluid.Executor()
+    assert exe.run(feed=_fed(2, False), fetch_list=[total])[0] == 0
+    assert exe.run(feed=_fed(3, True), fetch_list=[total])[0] == 12
+    with pytest.raises(ExecutionError, match="the numbers of elements differ, 8 and 12"):
+        exe.run(feed=_fed(2, True), fetch_list=[total])
+
+
+def test_a_tensor_without_a_shape_takes_that_of_the_first_case_that_writes_it():
+    x, taken = _x_and_taken()
+    chosen = layers.create_tensor("float32")
+    with layers.Switch() as switch:
+        with switch.case(taken):
+            layers.assign(layers.reshape(x, [3, 4]), chosen)
+        with switch.default():
+            layers.assign(x * 2.0, chosen)
+    for rows, taken, expected in ((2, False, 2.0), (3, True, 1.0), (5, False, 2.0)):
+        (found,) = fluid.Executor().run(feed=_fed(rows, taken), fetch_list=[chosen])
+        np.testing.assert_array_equal(found, np.full((rows, 4), expected, "float32"))
+
+
+def test_what_needs_a_branch_that_cannot_run_says_why():
+    x, taken = _x_and_taken()
+    chosen = layers.cond(taken, lambda: layers.reshape(x, [2, 6]), lambda: layers.reshape(x, [5, 2]))
+    with pytest.raises(OpError, match=r"^reshape2: .* 8 and 12"):
+        fluid.Executor().run(feed=_fed(2, True), fetch_list=[chosen * 2.0])
 
 
 @pytest.mark.parametrize(("x_value", "expected"), [(0.1, 1.0), (0.5, 2.0), (0.9, 3.0)])

@@ -10,6 +10,7 @@ from minigraph.runtime.control_flow.call import BlockCall, Body, call_of
 from minigraph.runtime.control_flow.inference import forget_types, infer_again
 from minigraph.runtime.control_flow.recurrent import Recurrent, RecurrentGrad
 from minigraph.runtime.control_flow.scopes import Saved, saved_by, saved_for
+from minigraph.runtime.control_flow.unfit import is_unfit, unfit_kernel
 
 __all__ = [
     "BlockCall",
@@ -20,6 +21,8 @@ __all__ = [
     "call_of",
     "forget_types",
     "infer_again",
+    "is_unfit",
     "saved_by",
     "saved_for",
+    "unfit_kernel",
 ]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias, cast
+from typing import Any, ClassVar, TypeAlias, cast
 
 from minigraph.ir import Operator, VarKind
 from minigraph.ir.effects import body_of, outer_names
@@ -32,6 +32,9 @@ class BlockCall(ABC):
     given, taken : list of str
         Variables of the sub-block, or seen from it, that get values before each run and give values after it.
     """
+
+    may_stay_out: ClassVar[bool] = False
+    """Whether the sub-block may not run at all."""
 
     def __init_subclass__(cls, type: str = "") -> None:
         if type:

@@ -9,12 +9,14 @@ from minigraph.ir.type_inference import explain, infer_outputs
 from minigraph.ir.versions import Changes
 from minigraph.opdef import SUB_BLOCK
 from minigraph.runtime.control_flow.call import BlockCall, call_of
+from minigraph.runtime.control_flow.unfit import is_unfit, replace_by_error, take_types_of_others
 
 
-def infer_again(block: Block, changes: Changes) -> None:
+def infer_again(block: Block, changes: Changes, unfit: list[MinigraphError]) -> None:
     """Infer the types of everything that the operators of a block write, and of the sub-blocks that they run.
 
-    Where a variable of a block changes its type, that is noted in `changes`.
+    Where a variable of a block changes its type, that is noted in `changes`. A sub-block that need not run and does not
+    fit is replaced by its error, which is noted in `unfit`.
 
     Raises
     ------
@@ -25,32 +27,54 @@ def infer_again(block: Block, changes: Changes) -> None:
     for op in block.ops:
         try:
             if SUB_BLOCK in op.attrs:
-                _infer_call(call_of(op), changes)
+                _infer_call(call_of(op), changes, unfit)
                 used.update(op.input_arg_names, op.output_arg_names)
                 continue
             used.update(*op.inputs.values())
             written = op.outputs.values()
             again = [name for names in written for name in names if name in used]
             old = [(name, block.vars[name].tensor_type) for name in again if name in block.vars]
+            if unfit:
+                take_types_of_others(op, block)
             infer_outputs(op, block)
             used.update(*written)
         except MinigraphError as error:
-            raise explain(error, op, block) from None
+            # Where nothing but an unfit block writes what the operator reads, its error tells more.
+            lacks = unfit and any(_has_no_type(block, name) for name in op.input_arg_names)
+            raise unfit[0] if lacks else explain(error, op, block) from None
         for name, tensor_type in old:
             changes.pop((op, name), None)  # of an inference before, with other types
             if tensor_type is not None and not tensor_type.is_array and block.vars[name].tensor_type != tensor_type:
                 changes[op, name] = tensor_type
 
 
-def _infer_call(call: BlockCall, changes: Changes) -> None:
+def _infer_call(call: BlockCall, changes: Changes, unfit: list[MinigraphError]) -> None:
+    written = [var for var in map(call.op.block.find_var, call.written) if var is not None]
+    given = [var.tensor_type for var in written]
+    forward = call.body.forward_block
+    if forward is not None and is_unfit(forward) and not is_unfit(call.body):
+        replace_by_error(call, unfit[0], changes)
     while True:
         # Until nothing changes: a dimension that differs from run to run becomes unknown, with all that depends on it.
         before = [call._type(name) for name in call.written]
         call.bind_types()
-        infer_again(call.body, changes)
+        try:
+            infer_again(call.body, changes, unfit)
+        except MinigraphError as error:
+            if not call.may_stay_out:
+                raise
+            replace_by_error(call, error, changes)
+            unfit.append(error)
+            for var, tensor_type in zip(written, given, strict=True):
+                var.tensor_type = tensor_type
         if before == [call._type(name) for name in call.written]:
             break
     call.settle_types()
+
+
+def _has_no_type(block: Block, name: str) -> bool:
+    var = block.find_var(name)
+    return var is not None and var.tensor_type is None
 
 
 def forget_types(program: Program) -> None:

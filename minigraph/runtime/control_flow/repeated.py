@@ -21,6 +21,7 @@ class _Repeated(BlockCall):
     condition: str
     scopes: str
     given_slot: str
+    may_stay_out = True
 
     def __init__(self, op: Operator) -> None:
         super().__init__(op)
@@ -101,6 +102,7 @@ class _RepeatedGrad(BlockCall):
 
     scopes: str
     inputs: str
+    may_stay_out = True
 
     def __init__(self, op: Operator) -> None:
         super().__init__(op)
