@@ -17,8 +17,8 @@ from minigraph.kernels.registry import Kernel, import_first, import_later, kerne
 import_first(
     f"{__name__}.{family}" for family in (
         "activation", "adaptive_optimizer", "clip", "clip_to_keep", "conv", "elementwise", "elementwise_losses",
-        "embedding", "fused", "indexing", "loss", "matrix", "merged_updates", "metric", "norm", "normalization",
-        "optimizer", "pool", "random", "reduce", "reshaping", "scaling", "tensor",
+        "embedding", "fused", "indexing", "loss", "matrix", "merged_elementwise", "merged_updates", "metric", "norm",
+        "normalization", "optimizer", "pool", "random", "reduce", "reshaping", "scaling", "tensor",
     )
 )  # fmt: skip
 import_later(

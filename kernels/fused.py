@@ -5,7 +5,7 @@ On a GPU, run one kernel generated from `minigraph.kernels.formulas`, which roun
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache, partial
 from math import prod
@@ -83,7 +83,7 @@ def _offer(xp, xs, *, steps):
         fits = hasattr(xp, "ElementwiseKernel") and _fit_one_launch(tuple(steps), known)
         return _in_one_launch(xp, tuple(steps), known) if fits else None
     calls, types = parse_calls(tuple(steps)), {f"x{i}": ArrayType(x.shape, x.dtype) for i, x in enumerate(xs)}
-    whole = _whole(tuple(steps), types)
+    whole = as_calls(tuple(steps), types)
     if prod(types[_first(calls[0])].shape) < LARGE:
         return whole
     layout = BroadcastLayout(calls, types)
@@ -154,11 +154,13 @@ def _text(call: FusedCall) -> str:
     return ", ".join(f"[{', '.join(x)}]" if isinstance(x, tuple) else str(x) for x in call.inputs)
 
 
-def _whole(steps: tuple[str, ...], types: Mapping[str, ArrayType]) -> Callable[..., Any]:
-    """A function that makes the calls one after the other."""
+def as_calls(steps: tuple[str, ...], types: Mapping[str, ArrayType], over: Collection[str] = ()) -> Callable[..., Any]:
+    """A function that makes the calls one after the other; buffers of the results in `over` may be operands."""
     known, namespace = dict(types), dict[str, Any](np=np, deliver=deliver)
     for number, call in enumerate(parse_calls(steps)):
-        namespace[f"f{number}"] = _quickest(call, known)
+        # Only kernels, and nothing quicker, may write over what they read.
+        is_over = any(name in over for name in call.writes)
+        namespace[f"f{number}"] = _bound_kernel(np, call) if is_over else _quickest(call, known)
         known.update(dict.fromkeys(call.writes, known[_first(call)]))
     exec(_code_of_whole(steps, len(types)), namespace)
     run: Callable[..., Any] = namespace["run"]

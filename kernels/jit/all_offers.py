@@ -6,6 +6,7 @@ import minigraph.kernels.jit.crf
 import minigraph.kernels.jit.ctc
 import minigraph.kernels.jit.fused
 import minigraph.kernels.jit.losses
+import minigraph.kernels.jit.merged_elementwise
 import minigraph.kernels.jit.moves
 import minigraph.kernels.jit.native
 import minigraph.kernels.jit.normalization

@@ -24,10 +24,13 @@ from minigraph.kernels.jit.threads import least_of, pieces, run_together
 from minigraph.kernels.registry import specialize
 from minigraph.support.fused_calls import FusedCall, parse_calls
 
-_FUNCTIONS = {
-    "float32": Loops("functions", "functions32", "exponentials", "error_function32"),
-    "float64": Loops("functions", "functions64", "exponentials"),
+MODULES = {
+    "float32": ("functions", "functions32", "exponentials", "error_function32"),
+    "float64": ("functions", "functions64", "exponentials"),
 }
+"""Modules with the functions that formulas call."""
+
+_FUNCTIONS = {kind: Loops(*names) for kind, names in MODULES.items()}
 _MOST_DIMENSIONS = 4
 """Maximum dimensions of a group."""
 
@@ -52,7 +55,7 @@ _LONG_EFFORT = 32
 
 
 @lru_cache(1024)
-def _effort(source: str) -> int:
+def effort(source: str) -> int:
     """Elements that are read in the time of one pass through a loop: its assignments, some of them long."""
     return source.count(" = ") + _LONG_EFFORT * len(_LONG.findall(source))
 
@@ -76,7 +79,7 @@ def _group(xs: Sequence[Any], steps: Sequence[str], least: int) -> Callable[...,
     nest = _Nest(layout, steps)
     loop = compiled(_with_functions(nest.source, kind), "fused", nest.signature(kind))
     length, row = layout.flat[0], prod(layout.flat[1:])
-    least = least_of(layout.dtype.itemsize * _effort(nest.source))
+    least = least_of(layout.dtype.itemsize * effort(nest.source))
     is_there = [f"y{i}" in nest.results for i in range(RESULTS)]
 
     def run(xs, out=None):
@@ -173,7 +176,7 @@ class _Nest:
             if level < rank:
                 lines.append(f"{indent}for i{level} in range(all_{self.results[0]}.shape[{level}]):")
         values = {view: f"one_{view}" for view in self.own}
-        lines += [f"{indent}{line}" for line in _statements(self.layout.calls, values)]
+        lines += [f"{indent}{line}" for line in statements(self.layout.calls, values)]
         index = ", ".join(f"i{i}" for i in range(rank))
         return [*lines, *(f"{indent}all_{y}[{index}] = {y}" for y in self.results)]
 
@@ -202,7 +205,7 @@ class _Nest:
                     source = f"all_{name}" if name in self.results else name
                     lines.append(f"            one_{name} = part_{source}[i]")
                 values[name] = f"one_{name}"
-            lines += [f"            {line}" for line in _statements(segment, values)]
+            lines += [f"            {line}" for line in statements(segment, values)]
             lines += [f"            part_all_{name}[i] = {name}" for name in written_here if name in self.results]
             lines += [f"            part_{name}[i] = {name}" for name in written_here if name in rooms]
         return lines
@@ -261,7 +264,7 @@ def _code(source: str) -> CodeType:
     return compile(source, "<minigraph group>", "exec")
 
 
-def _statements(calls: Sequence[FusedCall], values: dict[str, str]) -> list[str]:
+def statements(calls: Sequence[FusedCall], values: dict[str, str]) -> list[str]:
     """Assignments of the results of `calls`, which are added to `values`."""
     lines = []
     for call in calls:
@@ -270,6 +273,11 @@ def _statements(calls: Sequence[FusedCall], values: dict[str, str]) -> list[str]
                 lines.append(f"{name} = {formula}")
         values.update({name: name for name in call.writes})
     return lines
+
+
+def is_long(call: FusedCall) -> bool:
+    """Whether the formula of a call has a function of many dependent instructions."""
+    return bool(_LONG.search(" ".join(written(call, {name: name for name in call.reads}))))
 
 
 @lru_cache(1024)
@@ -282,12 +290,12 @@ def _segments(calls: Sequence[FusedCall]) -> list[list[FusedCall]]:
     found: list[list[FusedCall]] = [[]]
     long = 0
     for call in calls:
-        is_long = bool(_LONG.search(" ".join(written(call, {name: name for name in call.reads}))))
-        if long + is_long > 1 or len(found[-1]) == _MOST_IN_SEGMENT:
+        this = is_long(call)
+        if long + this > 1 or len(found[-1]) == _MOST_IN_SEGMENT:
             found.append([])
             long = 0
         found[-1].append(call)
-        long += is_long
+        long += this
     return found
 
 

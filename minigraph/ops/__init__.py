@@ -30,6 +30,7 @@ import minigraph.ops.indexing
 import minigraph.ops.likelihood
 import minigraph.ops.loss
 import minigraph.ops.matrix
+import minigraph.ops.merged_elementwise
 import minigraph.ops.merged_updates
 import minigraph.ops.metric
 import minigraph.ops.norm

@@ -31,7 +31,7 @@ numbers of elements of the parameters.
 """
 
 
-_SHARED = frozenset({"LearningRate", "Beta1Tensor", "Beta2Tensor", "SkipUpdate", "ClipFactor"})
+_SHARED = frozenset({"LearningRate", "Beta1Tensor", "Beta2Tensor", "SkipUpdate", "ClipFactor", "Shared"})
 
 
 def own_slots(update: OpDef) -> tuple[str, ...]:

@@ -216,6 +216,25 @@ _FUSED = [
         "fused_elementwise", X=[floats(5), floats(5), floats(1)], outputs={"Out1": 1, "Out2": 1},
         steps=["y0, y1 = elementwise_mul_grad(x0, x1, x0, axis=-1)", "y2 = elementwise_max(y1, x2, axis=-1)"],
     ),
+    sample(
+        "merged_elementwise", X0=[floats(2, 3), floats(4), floats(1)], X1=[floats(2, 3), floats(4), floats(1)],
+        X2=[floats(2, 3), floats(4), floats(1)], Shared=[floats(1)],
+        outputs={"Out": 3, "Out1": 3, "Out2": 0, "Out3": 0}, replaced=[2, 1],
+        steps=[
+            "t0 = elementwise_sub(x0, x1, axis=-1)", "t1 = elementwise_mul(t0, x3, axis=-1)",
+            "y1 = elementwise_add(x1, t1, axis=-1)", "t2 = tanh(y1)", "y0 = elementwise_sub(x2, t2, axis=-1)",
+        ],
+    ),
+    sample(
+        "merged_elementwise", X0=[floats(5), floats(0, 2)], outputs={"Out": 2, "Out1": 0, "Out2": 0, "Out3": 0},
+        replaced=[0], steps=["y0 = square(x0)"],
+    ),
+    # A list is read after the result that replaces it.
+    sample(
+        "merged_elementwise", X0=[floats(5), floats(3, 2)], X1=[floats(5), floats(3, 2)],
+        outputs={"Out": 2, "Out1": 2, "Out2": 0, "Out3": 0}, replaced=[0, 1],
+        steps=["y0 = square(x1)", "t0 = sum([x0, y0])", "y1 = relu(t0)"],
+    ),
 ]  # fmt: skip
 
 SAMPLES = [
