@@ -30,6 +30,7 @@ if TYPE_CHECKING:  # imported when they are asked for, see the end
     from minigraph.passes.matmul_to_mul import MatmulToMul
     from minigraph.passes.mean_of_all import MeanOfAll
     from minigraph.passes.merge_column_sums import MergeColumnSums
+    from minigraph.passes.merge_elementwise import MergeElementwise
     from minigraph.passes.merge_exchanges import MergeExchanges
     from minigraph.passes.merge_matmuls import MergeMatmuls
     from minigraph.passes.merge_products import MergeProducts
@@ -82,6 +83,7 @@ __all__ = [
     "MatmulToMul",
     "MeanOfAll",
     "MergeColumnSums",
+    "MergeElementwise",
     "MergeExchanges",
     "MergeMatmuls",
     "MergeProducts",

@@ -81,7 +81,7 @@ class FuseElementwise(Pass):
         # Persistable variables outlive the run, and are written whole.
         if any(var.persistable or var.tensor_type != kind for var in variables):
             return None
-        if kind.is_array or has_rows(op, block) or not _is_plain(op, kind.dtype):
+        if kind.is_array or has_rows(op, block) or not is_plain(op, kind.dtype):
             return None
         read = [block.vars[name].tensor_type for name in op.input_arg_names]
         if any(each is None or each.dtype is not kind.dtype or -1 in each.shape for each in read):
@@ -90,7 +90,7 @@ class FuseElementwise(Pass):
         return kind if op.type == "sum" or (read[0] is not None and read[0].shape == kind.shape) else None
 
 
-def _is_plain(op: Operator, dtype: DType) -> bool:
+def is_plain(op: Operator, dtype: DType) -> bool:
     """Whether no attribute is given as a tensor, and each can be written as text."""
     if op.type in ("scale", "clip", "clip_grad") and any(op.inputs.get(s) for s in ("ScaleTensor", "Min", "Max")):
         return False
@@ -165,7 +165,7 @@ class _Group:
         names |= {value: f"y{i}" for i, value in enumerate(results)}
         inner = [value for value in self.written if value not in names]
         names |= {value: f"t{i}" for i, value in enumerate(inner)}
-        steps = [str(_call(op, names, values)) for op in self.ops]
+        steps = [str(call_in_group(op, names, values)) for op in self.ops]
         outputs = {("Out" if i == 0 else f"Out{i}"): [value[0]] for i, value in enumerate(results)}
         insert_for(last, "fused_elementwise", {"X": [v[0] for v in dict.fromkeys(outer)]}, outputs, {"steps": steps})
         for op in self.ops:
@@ -177,7 +177,8 @@ def _is_needed(value: Value, members: set[Operator], values: Values) -> bool:
     return values.is_live_out(value) or any(reader not in members for reader in values.readers.get(value, ()))
 
 
-def _call(op: Operator, names: dict[Value, str], values: Values) -> FusedCall:
+def call_in_group(op: Operator, names: Mapping[Value, str], values: Values) -> FusedCall:
+    """The call of an operator in a group, on `names` of values."""
     kernel = find_kernel(op.type, "cpu")
     assert kernel is not None
 

@@ -25,6 +25,7 @@ from minigraph.passes.join_slices import JoinSlices
 from minigraph.passes.matmul_to_mul import MatmulToMul
 from minigraph.passes.mean_of_all import MeanOfAll
 from minigraph.passes.merge_column_sums import MergeColumnSums
+from minigraph.passes.merge_elementwise import MergeElementwise
 from minigraph.passes.merge_exchanges import MergeExchanges
 from minigraph.passes.merge_matmuls import MergeMatmuls
 from minigraph.passes.merge_products import MergeProducts
@@ -55,8 +56,8 @@ IN_ORDER: tuple[Pass, ...] = (
     BroadcastExpanded(), SliceRows(), JoinSlices(), MatmulToMul(), TransposeWeights(), SplitProducts(), SplitOperands(),
     CleanUp(), ScaleIntoMatmul(), TurnTransposes(), TransposeIntoMatmul(), ShareCommonSubexpressions(),
     FuseSoftmaxCrossEntropy(), SkipJoins(), MergeMatmuls(), MergeColumnSums(), MergeProducts(), TransposeOnce(),
-    FindGradientDescent(), FindMomentum(), MergeUpdates(), ShrinkInUpdate(), FuseMeanLoss(), FreeAddends(),
-    RemoveDeadOps(), WriteWhereAssigned(), FuseElementwise(), SkipAssigns(),
+    FindGradientDescent(), FindMomentum(), MergeElementwise(), MergeUpdates(), ShrinkInUpdate(), FuseMeanLoss(),
+    FreeAddends(), RemoveDeadOps(), WriteWhereAssigned(), FuseElementwise(), SkipAssigns(),
 )  # fmt: skip
 """Passes that executors may apply, in the order in which they run."""
 

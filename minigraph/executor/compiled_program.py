@@ -108,12 +108,13 @@ class BuildStrategy(_Strategy):
     Attributes
     ----------
     merge_exchanges, unroll_recurrent, fold_constants, slice_rows, matmul_to_mul, clean_up : bool
-    share_common_subexpressions, find_gradient_descent, find_momentum, merge_updates, shrink_in_update : bool
-    fuse_mean_loss, free_addends, write_where_assigned, fuse_elementwise, skip_assigns : bool
+    share_common_subexpressions, find_gradient_descent, find_momentum, merge_elementwise : bool
+    merge_updates, shrink_in_update, fuse_mean_loss, free_addends, write_where_assigned : bool
+    fuse_elementwise, skip_assigns : bool
         Run `MergeExchanges`, `UnrollRecurrent`, `FoldConstants`, `SliceRows`, `MatmulToMul`, `CleanUp`,
-        `ShareCommonSubexpressions`, `FindGradientDescent`, `FindMomentum`, `MergeUpdates`, `ShrinkInUpdate`,
-        `FuseMeanLoss`, `FreeAddends`, `WriteWhereAssigned`, `FuseElementwise`, `SkipAssigns`; True by default. They
-        keep every bit.
+        `ShareCommonSubexpressions`, `FindGradientDescent`, `FindMomentum`, `MergeElementwise`, `MergeUpdates`,
+        `ShrinkInUpdate`, `FuseMeanLoss`, `FreeAddends`, `WriteWhereAssigned`, `FuseElementwise`, `SkipAssigns`; True by
+        default. They keep every bit.
     transpose_into_matmul : bool
         Run `TransposeIntoMatmul`, which keeps every bit, too; False by default.
     share_gradients, mean_of_all, find_normalizations, find_cross_entropy, multiply_powers : bool
@@ -167,8 +168,8 @@ class BuildStrategy(_Strategy):
      'SliceRows', 'JoinSlices', 'MatmulToMul', 'TransposeWeights', 'SplitProducts', 'SplitOperands', 'CleanUp',
      'ScaleIntoMatmul', 'TurnTransposes', 'ShareCommonSubexpressions', 'FuseSoftmaxCrossEntropy',
      'SkipJoins', 'MergeMatmuls', 'MergeColumnSums', 'MergeProducts', 'TransposeOnce', 'FindGradientDescent',
-     'FindMomentum', 'MergeUpdates', 'ShrinkInUpdate', 'FuseMeanLoss', 'FreeAddends', 'RemoveDeadOps',
-     'WriteWhereAssigned', 'FuseElementwise', 'SkipAssigns']
+     'FindMomentum', 'MergeElementwise', 'MergeUpdates', 'ShrinkInUpdate', 'FuseMeanLoss', 'FreeAddends',
+     'RemoveDeadOps', 'WriteWhereAssigned', 'FuseElementwise', 'SkipAssigns']
     """
 
     enable_auto_fusion: bool

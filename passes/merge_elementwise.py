@@ -1,0 +1,246 @@
+"""Merge equal groups of elementwise operators that update variables, such as an optimizer that is written out."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache
+from heapq import heappop, heappush
+from math import inf
+from typing import Any, NamedTuple
+
+from minigraph.ir import Operator, Program, VarKind
+from minigraph.kernels.formulas import TYPES
+from minigraph.opdef import EMPTY
+from minigraph.ops.merged_elementwise import LISTS, RESULTS, SHARED, TYPE
+from minigraph.passes.base import Pass
+from minigraph.passes.fuse_elementwise import call_in_group, is_plain
+from minigraph.passes.rewriting import insert_for
+from minigraph.passes.values import Value, Values
+from minigraph.support.fused_calls import FusedCall
+from minigraph.types import DType, TensorType
+
+_FLOATS = (DType.FP32, DType.FP64)
+
+_TYPES = frozenset(type for type in TYPES if not type.endswith("_grad")) - {"assign"}
+"""Operators of a group; gradients belong to the layers before the update."""
+
+_MOST_OPERATORS = 32
+"""Maximum operators in a group: longer ones take long to compile, and no optimizer has more."""
+
+
+class MergeElementwise(Pass):
+    """Make one ``merged_elementwise`` of equal groups of operators, each of which updates variables.
+
+    A group are the elementwise operators that compute what persistable variables of one type become, from these, from
+    other values of this type such as a gradient, and from single elements that all groups share. So Adam that is
+    written out, or a moving average, takes one operator for all parameters. ``sgd`` may end a group.
+
+    Law: every value keeps its bits, because the same operators compute each element. Nothing outside of a group reads
+    the values within it, and nothing between its operators and the merged one, which stands where the last of the
+    groups ended, reads or writes what it writes, or writes what it reads. Selected rows, other types than float32 and
+    float64, and unknown shapes are left alone.
+    """
+
+    def apply(self, program: Program) -> bool:
+        if len(list(itertools.islice(_writers(program), 2))) < 2:
+            return False
+        merged = [each for each in _alike(_Groups(Values(program)).updates()) if len(each) > 1]
+        for updates in merged:
+            _merge(updates)
+        return bool(merged)
+
+
+def _writers(program: Program) -> Iterator[Operator]:
+    """Yield the operators that may end a group: they write persistable variables.
+
+    Descents along gradients that no operator of a group computes are left to `MergeUpdates`.
+    """
+    block = program.global_block()
+    of_type = block.ops.of_type
+    for op in (op for type in ("assign", *_TYPES) for op in of_type(type)):
+        var = block.vars.get(op.outputs["Out"][0])
+        if var is not None and var.persistable and var.dtype in _FLOATS:
+            yield op
+    if of_type("sgd"):
+        computed = {name for type in _TYPES for op in of_type(type) for name in op.outputs["Out"]}
+        yield from (op for op in of_type("sgd") if op.inputs["Grad"][0] in computed)
+
+
+@dataclass(eq=False)
+class _Group:
+    """Operators whose results have one type."""
+
+    kind: TensorType
+    ops: list[Operator] = field(default_factory=list)
+
+
+class _Update(NamedTuple):
+    """What a group computes; groups of equal keys compute the same for other variables."""
+
+    key: tuple[Any, ...]
+    lists: Sequence[str]
+    """The variables, and what else has their type."""
+    shared: Sequence[str]
+    results: Sequence[str]
+    attrs: Mapping[str, Any]
+    ops: Sequence[Operator]
+    """In order."""
+    end: int
+    """Position of the last operator."""
+    limit: float
+    """Position of the first operator that must come later: it reads a result, or writes what the group reads."""
+
+
+class _Groups:
+    """The groups of a block, found from the operators that write variables to those that make the operands."""
+
+    def __init__(self, values: Values) -> None:
+        self._values, self._type_of = values, cache(values.type_of)
+        self._of: dict[Operator, _Group] = {}
+        self._read: dict[Operator, list[Value]] = {}
+        """The values that an operator reads, once they are known."""
+        self._results: dict[Operator, Value] = {}
+        """The value that it writes."""
+        self._ends = set(_writers(values.block.program))
+        pending = sorted((-values.position[op], op) for op in self._ends)
+        seen = set(self._ends)
+        while pending:
+            # The last operator that is left, so that it is known which readers of its result belong to a group.
+            _, op = heappop(pending)
+            for maker in self._makers(op) if self._add(op) else ():
+                if maker not in seen:
+                    seen.add(maker)
+                    heappush(pending, (-values.position[maker], maker))
+
+    def updates(self) -> list[_Update]:
+        """Describe the groups that can be merged, by their ends."""
+        groups = [each for each in dict.fromkeys(self._of.values()) if len(each.ops) <= _MOST_OPERATORS]
+        found = [update for each in groups if (update := self._update(each)) is not None]
+        return sorted(found, key=lambda update: update.end)
+
+    def _add(self, op: Operator) -> bool:
+        """Put an operator into the group of those that read its result, or an end into a new one."""
+        values = self._values
+        result = self._results[op] = values.written(op.output_arg_names[0], op)
+        readers = {self._of.get(reader) for reader in values.readers[result]}
+        if op not in self._ends and (None in readers or values.is_live_out(result)):
+            return False
+        self._read[op] = [values.read(name, op) for name in op.input_arg_names if name != EMPTY]
+        kind = self._kind(op)
+        around = [each for each in readers if each is not None and each.kind == kind]
+        if kind is None or not (op in self._ends or len(around) == len(readers)):
+            return False
+        *others, group = sorted(around, key=lambda each: len(each.ops)) or [_Group(kind)]
+        joined = [op, *(each for other in others for each in other.ops)]
+        group.ops += joined
+        self._of.update(dict.fromkeys(joined, group))
+        return True
+
+    def _kind(self, op: Operator) -> TensorType | None:
+        """The type of what `op` writes and reads, but for single elements; None if it may not be in a group."""
+        kind, *read = map(self._type_of, (self._results[op], *self._read[op]))
+        if kind is None or kind.dtype not in _FLOATS or not kind.is_static or kind.kind is not VarKind.LOD_TENSOR:
+            return None
+        if any(each != kind for each in read) and any(each not in (kind, kind.with_shape((1,))) for each in read):
+            return None
+        if op.type == "sgd":
+            return None if op.inputs.get("SkipUpdate") else kind
+        # The other operands are broadcast to the first.
+        is_whole = all(each == kind for each in (read if op.type == "sum" else read[:1]))
+        return kind if is_whole and (op.type == "assign" or is_plain(op, kind.dtype)) else None
+
+    def _makers(self, op: Operator) -> Iterator[Operator]:
+        """Yield the operators that compute the operands of `op` and may belong to its group."""
+        made = map(self._values.writer.get, self._read[op])
+        return (maker for maker in made if maker is not None and maker.type in _TYPES)
+
+    def _update(self, group: _Group) -> _Update | None:
+        """Describe what a group computes; None if it cannot be merged."""
+        values, ops = self._values, sorted(group.ops, key=self._values.position.__getitem__)
+        ends = [op for op in ops if op in self._ends]
+        copied = {self._results[op]: self._read[op][0] for op in ops if op.type == "assign"}
+        made = {self._results[op] for op in ops if op.type != "assign"}
+        read = dict.fromkeys(value for op in ops for value in self._read[op])
+        outer = [value for value in read if value not in made and value not in copied]
+        targets = [self._results[op] for op in ends]
+        old = [values.read(op.output_arg_names[0], op) for op in ends]
+        new = [copied.get(target, target) for target in targets]
+        lists = [value for value in outer if value in old or not self._is_shared(value, group)]
+        shared = [value for value in outer if value not in lists]
+        # Descents alone are left to `MergeUpdates`. A variable that is not read need not have a value yet.
+        fits = len(lists) <= len(LISTS) and len(ends) <= len(RESULTS) and any(op.type != "sgd" for op in ops)
+        is_whole = made.issuperset(new) and len(set(new)) == len(new) and set(lists).issuperset(old)
+        if not (fits and is_whole and all(map(values.is_live_out, targets))):
+            return None
+        names = {value: f"x{i}" for i, value in enumerate((*lists, *shared))}
+        names |= {value: f"y{i}" for i, value in enumerate(new)}
+        names |= {value: names[source] for value, source in copied.items()}
+        steps = tuple(map(str, self._calls(ops, names)))
+        replaced = tuple(map(lists.index, old))
+        key = steps, replaced, group.kind.dtype, tuple(shared)
+        results = [target.name for target in targets]
+        attrs = {"steps": list(steps), "replaced": list(replaced)}
+        end, limit = values.position[ops[-1]], self._limit(ops, ends, outer)
+        by_name = [value.name for value in lists], [value.name for value in shared]
+        return _Update(key, *by_name, results, attrs, ops, end, limit) if limit > end else None
+
+    def _is_shared(self, value: Value, group: _Group) -> bool:
+        """Whether a value of one element is not the group's own."""
+        kind = self._type_of(value)
+        if kind != group.kind:
+            return True
+        readers = {self._of.get(reader) for reader in self._values.readers[value]}
+        return kind.shape == (1,) and bool(readers - {None, group})
+
+    def _calls(self, ops: Sequence[Operator], names: dict[Value, str]) -> Iterator[FusedCall]:
+        """Yield the calls of a group, and name what they compute."""
+        count = itertools.count()
+        for op in ops:
+            if op.type == "assign":
+                continue
+            result = self._results[op]
+            if result not in names:
+                names[result] = f"t{next(count)}"
+            if op.type == "sgd":
+                param, grad, rate = (names[self._values.input(op, slot)] for slot in ("Param", "Grad", "LearningRate"))
+                step = f"t{next(count)}"
+                yield FusedCall("elementwise_mul", (grad, rate), (step,), {"axis": -1})
+                yield FusedCall("elementwise_sub", (param, step), (names[result],), {"axis": -1})
+            else:
+                call = call_in_group(op, names, self._values)
+                # Whole values and single elements are broadcast alike along every axis.
+                yield replace(call, attrs={**call.attrs, "axis": -1}) if "axis" in call.attrs else call
+
+    def _limit(self, ops: Sequence[Operator], ends: Sequence[Operator], outer: Sequence[Value]) -> float:
+        values = self._values
+        later = [reader for op in ends for reader in values.readers[self._results[op]]]
+        later += [op for name, number in outer if (op := values.writer.get(Value(name, number + 1))) is not None]
+        return min((values.position[op] for op in set(later).difference(ops)), default=inf)
+
+
+def _alike(updates: Sequence[_Update]) -> list[list[_Update]]:
+    """The updates that can be merged, each list in order."""
+    found: list[list[_Update]] = []
+    latest: dict[tuple[Any, ...], tuple[list[_Update], float]] = {}
+    for update in updates:
+        group, limit = latest.get(update.key, ([], 0))
+        if limit <= update.end:
+            group, limit = [], inf
+            found.append(group)
+        group.append(update)
+        latest[update.key] = group, min(limit, update.limit)
+    return found
+
+
+def _merge(updates: Sequence[_Update]) -> None:
+    """Put one operator in the place of the last operator of several updates."""
+    last = updates[-1]
+    lists = zip(*(each.lists for each in updates), strict=True)
+    results = zip(*(each.results for each in updates), strict=True)
+    inputs = {**dict(zip(LISTS, map(list, lists), strict=False)), **({SHARED: last.shared} if last.shared else {})}
+    merged = insert_for(last.ops[-1], TYPE, inputs, dict(zip(RESULTS, map(list, results), strict=False)), last.attrs)
+    merged.role_vars = tuple([name for each in updates for op in each.ops for name in op.role_vars])
+    for op in [op for each in updates for op in each.ops]:
+        op.block.remove(op)
