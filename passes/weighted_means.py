@@ -20,9 +20,9 @@ class WeightMeans(Pass):
 
     What flows into the mean is multiplied by ``ranks * n / total``: n is the number of elements of this rank, and the
     total is summed over the ranks. Where a loss is divided by a count of this rank, such as its number of tokens, its
-    gradient is divided by that of all ranks: the sums behind the count are summed over the ranks, and what the program
-    makes of them, such as ``max(count, 1)``, is made of the totals. If gradients flow into the count as well, the
-    dividend and the quotient are those of all ranks, too.
+    gradient is divided by that of all ranks. The sums behind the count are summed over the ranks, and the operators
+    that follow, as those of ``max(count, 1)``, are repeated on the totals. If gradients flow into the count as well,
+    the dividend and the quotient are those of all ranks, too.
 
     Law: summed over ranks and divided by their number, gradients are those of the means over all samples, but for
     rounding.
