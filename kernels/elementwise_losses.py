@@ -31,7 +31,10 @@ def sigmoid_cross_entropy_with_logits_grad(xp, x, label, d_out, *, normalize, ig
 
 def _shares(xp, label, normalize, ignore_index) -> Any:
     """1, or one over how many elements count, where an element counts."""
-    counts = label != ignore_index
+    # A label counts by its whole part, as in fluid: of 0 are all labels between -1 and 1.
+    below = label < ignore_index if ignore_index > 0 else label <= ignore_index - 1
+    above = label > ignore_index if ignore_index < 0 else label >= ignore_index + 1
+    counts = below | above
     if not normalize:
         return counts
     return counts / xp.maximum(xp.count_nonzero(counts), 1).astype(label.dtype)

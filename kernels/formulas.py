@@ -117,7 +117,7 @@ class _Truth(_Text):
 
 _TRUTHS = {
     "greater": "({} > {})", "greater_equal": "({} >= {})", "less": "({} < {})", "less_equal": "({} <= {})",
-    "bitwise_and": "({} & {})", "equal": "({} == {})", "not_equal": "({} != {})",
+    "bitwise_and": "({} & {})", "bitwise_or": "({} | {})", "equal": "({} == {})", "not_equal": "({} != {})",
 }  # fmt: skip
 
 _WRITTEN = _TRUTHS | {

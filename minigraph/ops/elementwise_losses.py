@@ -19,7 +19,8 @@ def sigmoid_cross_entropy_with_logits(
 ) -> TensorType:
     """``Out = log(1 + exp(X)) - X * Label``, the cross entropy of the probability ``sigmoid(X)``, without overflow.
 
-    Where Label is `ignore_index`, loss and gradient are 0. `normalize` divides by the number of the other elements.
+    Where the whole part of Label is `ignore_index`, loss and gradient are 0. `normalize` divides by the number of the
+    other elements.
 
     Notes
     -----

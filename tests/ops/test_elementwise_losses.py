@@ -34,6 +34,43 @@ def test_where_everything_is_ignored_loss_and_gradient_are_zero():
         assert gradient(type, inputs, "X", **attrs).tolist() == [0, 0]
 
 
+@pytest.mark.parametrize(
+    ("ignore_index", "expected", "slopes"),
+    [
+        (
+            0,
+            [0, 0, 0, 0.4740769841801067, 0, -1.8730719889570273, 2.1531860488854577, 1.154355244468527],
+            [0, 0, 0, -0.3775406687981454, 0, 1.1192029220221176, 2.1681877721681664, -1.574442516811659],
+        ),
+        (
+            -1,
+            [1.3132616875182228, 1.6269280110429727, 1.312261687518223, 0.4740769841801067, 4.548587351573742, 0, 0,
+             1.154355244468527],
+            [0.7310585786300049, 0.6307970779778823, -0.7300585786300049, -0.3775406687981454, 1.4525741268224333, 0, 0,
+             -1.574442516811659],
+        ),
+        (
+            1,
+            [1.3132616875182228, 1.6269280110429727, 1.312261687518223, 0, 4.548587351573742, -1.8730719889570273,
+             2.1531860488854577, 1.154355244468527],
+            [0.7310585786300049, 0.6307970779778823, -0.7300585786300049, 0, 1.4525741268224333, 1.1192029220221176,
+             2.1681877721681664, -1.574442516811659],
+        ),
+    ],
+)  # fmt: skip
+def test_the_whole_part_of_a_label_is_ignored(ignore_index, expected, slopes):
+    """The losses and slopes are those of Paddle 1.8.5; normalized, they are divided by the labels that count."""
+    label = np.array([0, 0.25, 0.999, 1, -0.5, -1, -1.5, 2])
+    inputs = {"X": np.array([1, 2, -1, 0.5, 3, -2, 0.7, -0.3]), "Label": label}
+    for normalize in (False, True):
+        attrs = {"ignore_index": ignore_index, "normalize": normalize}
+        share = np.count_nonzero(expected) if normalize else 1
+        found = run("sigmoid_cross_entropy_with_logits", inputs, **attrs)
+        np.testing.assert_allclose(found * share, expected, rtol=1e-14)
+        found = gradient("sigmoid_cross_entropy_with_logits", inputs, "X", cotangent=np.ones(8), **attrs)
+        np.testing.assert_allclose(found * share, slopes, rtol=1e-14)
+
+
 @FLOATS
 def test_normalized_losses_are_divided_by_how_many_count(dtype):
     inputs = {"X": np.array([1, 2, 3, 4], dtype), "Label": np.array([1, 0, -1, 1], dtype)}

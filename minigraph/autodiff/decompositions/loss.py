@@ -89,8 +89,11 @@ def _softmax_with_cross_entropy(g: Rewriting) -> Mapping[str, Any]:
 
 @rewritten_as("sigmoid_cross_entropy_with_logits_grad")
 def _sigmoid_cross_entropy(g: Rewriting) -> Mapping[str, Any]:
-    x, label = g["X"], g["Label"]
-    counts = _counting(g, label, x)
+    x, label, ignored = g["X"], g["Label"], g.attr("ignore_index")
+    # The whole part of a label counts.
+    below = g.compare("less_than" if ignored > 0 else "less_equal", label, ignored - (ignored <= 0))
+    above = g.compare("greater_than" if ignored < 0 else "greater_equal", label, ignored + (ignored >= 0))
+    counts = g.mask(g.emit("logical_or", X=below, Y=above), x)
     slope = g.mul(g.sub(g.emit("sigmoid", X=x), label), counts)
     if g.attr("normalize"):
         total = g.emit("elementwise_max", X=g.total(counts), Y=g.number(1.0, x))
