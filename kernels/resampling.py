@@ -29,35 +29,23 @@ class _Neighbours(NamedTuple):
 
 
 @kernel("nearest_interp")
-def nearest_interp(
-    xp, x, out_size, size_tensor, factor, *, data_layout, out_d, out_h, out_w, scale, align_corners, align_mode
-):
+@kernel("bilinear_interp")
+def interp(
+    xp, x, out_size, size_tensor, factor, *,
+    data_layout, out_d, out_h, out_w, scale, interp_method, align_corners, align_mode,
+):  # fmt: skip
     sizes = _sizes(x, out_size, size_tensor, factor, (out_h, out_w), scale, data_layout)
-    return _resized(xp, x, _nearest(xp, x.shape, sizes, align_corners))
+    return _resized(xp, x, _neighbours(xp, x.shape, sizes, interp_method, align_corners, align_mode))
 
 
 @kernel("nearest_interp_grad")
-def nearest_interp_grad(
-    xp, x, out_size, size_tensor, factor, d_out, *, data_layout, out_d, out_h, out_w, scale, align_corners, align_mode
-):
-    sizes = _sizes(x, out_size, size_tensor, factor, (out_h, out_w), scale, data_layout)
-    return _gathered(xp, d_out, _nearest(xp, x.shape, sizes, align_corners))
-
-
-@kernel("bilinear_interp")
-def bilinear_interp(
-    xp, x, out_size, size_tensor, factor, *, data_layout, out_d, out_h, out_w, scale, align_corners, align_mode
-):
-    sizes = _sizes(x, out_size, size_tensor, factor, (out_h, out_w), scale, data_layout)
-    return _resized(xp, x, _linear(xp, x.shape, sizes, align_corners, align_mode))
-
-
 @kernel("bilinear_interp_grad")
-def bilinear_interp_grad(
-    xp, x, out_size, size_tensor, factor, d_out, *, data_layout, out_d, out_h, out_w, scale, align_corners, align_mode
-):
+def interp_grad(
+    xp, x, out_size, size_tensor, factor, d_out, *,
+    data_layout, out_d, out_h, out_w, scale, interp_method, align_corners, align_mode,
+):  # fmt: skip
     sizes = _sizes(x, out_size, size_tensor, factor, (out_h, out_w), scale, data_layout)
-    return _gathered(xp, d_out, _linear(xp, x.shape, sizes, align_corners, align_mode))
+    return _gathered(xp, d_out, _neighbours(xp, x.shape, sizes, interp_method, align_corners, align_mode))
 
 
 @kernel("trilinear_interp")
@@ -96,12 +84,20 @@ def _ratio(size, new, align_corners) -> Any:
     return np.float32(size - 1) / np.float32(new - 1) if align_corners else np.float32(size) / np.float32(new)
 
 
+def _neighbours(xp, shape, sizes, method, align_corners, align_mode) -> list[_Neighbours]:
+    if method == "nearest":
+        return _nearest(xp, shape, sizes, align_corners)
+    return _linear(xp, shape, sizes, align_corners, align_mode)
+
+
 def _nearest(xp, shape, sizes, align_corners) -> list[_Neighbours]:
     found = []
     for dim, new in sizes.items():
         size = shape[dim]
         places = xp.arange(new, dtype=np.float32) * _ratio(size, new, align_corners)
-        low = xp.minimum((places + np.float32(0.5 if align_corners else 0)).astype(np.int64), size - 1)
+        if align_corners:
+            places = places + np.float64(0.5)  # in float64, as in fluid: a float32 may reach the next integer
+        low = xp.minimum(places.astype(np.int64), size - 1)
         found.append(_Neighbours(dim, size, low, None, None))
     return found
 
@@ -113,12 +109,11 @@ def _linear(xp, shape, sizes, align_corners, align_mode) -> list[_Neighbours]:
         places = xp.arange(new, dtype=np.float32)
         ratio = _ratio(size, new, align_corners)
         if align_mode == 0 and not align_corners:
-            half = np.float32(0.5)
-            places = xp.maximum((places + half) * ratio - half, np.float32(0))
+            places = xp.maximum((places + np.float64(0.5)) * np.float64(ratio) - 0.5, 0)
         else:
             places = places * ratio
         low = xp.minimum(places.astype(np.int64), size - 1)
-        weight = places - low.astype(np.float32)
+        weight = places.astype(np.float32) - low.astype(np.float32)
         found.append(_Neighbours(dim, size, low, xp.minimum(low + 1, size - 1), weight))
     return found
 
@@ -127,9 +122,9 @@ def _resized(xp, x, neighbours) -> Any:
     for each in neighbours:
         low = xp.take(x, each.low, axis=each.dim)
         if each.high is not None:
-            weight = _along(each, x.ndim).astype(x.dtype)
-            low *= 1 - weight
-            low += xp.take(x, each.high, axis=each.dim) * weight
+            of_low, of_high = _shares(each, x)
+            low *= of_low
+            low += xp.take(x, each.high, axis=each.dim) * of_high
         x = low
     return x
 
@@ -140,15 +135,16 @@ def _gathered(xp, d_out, neighbours) -> Any:
         if each.high is None:
             d_out = _added(xp, d_out, each.low, each)
         else:
-            weight = _along(each, d_out.ndim).astype(d_out.dtype)
-            d_low = _added(xp, d_out * (1 - weight), each.low, each)
-            d_out = d_low + _added(xp, d_out * weight, each.high, each)
+            of_low, of_high = _shares(each, d_out)
+            d_low = _added(xp, d_out * of_low, each.low, each)
+            d_out = d_low + _added(xp, d_out * of_high, each.high, each)
     return d_out
 
 
-def _along(each, rank) -> Any:
-    """The weights as an array that broadcasts along their dimension."""
-    return each.weight.reshape([-1 if dim == each.dim else 1 for dim in range(rank)])
+def _shares(each, x) -> tuple[Any, Any]:
+    """The shares of both neighbours, as arrays that broadcast along their dimension; both are numbers of float32."""
+    weight = each.weight.reshape([-1 if dim == each.dim else 1 for dim in range(x.ndim)])
+    return (1 - weight).astype(x.dtype), weight.astype(x.dtype)
 
 
 def _added(xp, parts, numbers, each) -> Any:

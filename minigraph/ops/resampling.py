@@ -39,6 +39,11 @@ def _resized(
     return x.with_shape(shape)
 
 
+def _check_method(x: TensorType, method: str) -> None:
+    require(method in ("bilinear", "nearest"), f"interp_method must be bilinear or nearest, got {method!r}")
+    (require_floating if method == "bilinear" else require_number)(x)
+
+
 def _check_given(
     out_size: TensorType | None, parts: list[TensorType] | None, factor: TensorType | None, count: int
 ) -> None:
@@ -70,19 +75,19 @@ def nearest_interp(
     out_h: int = 0,
     out_w: int = 0,
     scale: float = 0.0,
-    interp_method: str = "nearest",
+    interp_method: str = "bilinear",
     align_corners: bool = True,
     align_mode: int = 1,
 ) -> TensorType:
-    """Images X of another height and width, with the nearest element at each place.
+    """Images X of another height and width, with the nearest element at each place if `interp_method` is "nearest".
 
     Element i of a dimension is element ``round(i * (size - 1) / (new - 1))`` of X with `align_corners`, else
     ``floor(i * size / new)``. The new sizes are SizeTensor (a number each), OutSize (a vector), the old ones times
     Scale, times `scale` if that is positive, or `out_h` and `out_w`, in this order. `out_d` and `align_mode` change
-    nothing.
+    nothing. With the default of `interp_method` the operator is `bilinear_interp`, as in fluid.
     """
     given = (out_size, size_tensor, factor)
-    require_number(x)
+    _check_method(x, interp_method)
     return _resized(x, given, [out_h, out_w], scale=scale, data_layout=data_layout, align_mode=align_mode)
 
 
@@ -106,10 +111,10 @@ def bilinear_interp(
 
     Element i of a dimension stands at ``i * (size - 1) / (new - 1)`` of X with `align_corners`; without, at
     ``i * size / new``, or at ``(i + 0.5) * size / new - 0.5`` if `align_mode` is 0. The new sizes are given as to
-    `nearest_interp`.
+    `nearest_interp`, which the operator is if `interp_method` is "nearest".
     """
     given = (out_size, size_tensor, factor)
-    require_floating(x)
+    _check_method(x, interp_method)
     return _resized(x, given, [out_h, out_w], scale=scale, data_layout=data_layout, align_mode=align_mode)
 
 
