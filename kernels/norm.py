@@ -225,10 +225,12 @@ def p_norm(xp, x, *, porder, axis, keepdim, out=None):
 
 
 @kernel("p_norm_grad")
-def p_norm_grad(xp, x, result, d_out, *, porder, axis, out=None):
+def p_norm_grad(xp, x, result, d_out, *, porder, axis, epsilon, out=None):
     """Compute the norm again: rounded to the type of `result` it may have overflowed."""
     scale, ratio = norms_over(xp, x, (axis % x.ndim,), porder)
     slope = norm_gradient(xp, x, scale, ratio, porder)
+    if epsilon:
+        slope /= 1 + epsilon * (scale * ratio) ** (1 - porder)
     return deliver(xp, (slope * d_out.reshape(ratio.shape)).astype(x.dtype), out)
 
 

@@ -47,12 +47,12 @@ def p_norm(
 ) -> TensorType:
     """``Out = sum(|X| ** porder) ** (1 / porder)`` along `axis`, without overflow or underflow.
 
-    `porder` is positive and finite. `keepdim` leaves the dimension in the shape as 1. The gradient is 0 for an element
-    that is 0, so for a norm that is 0; `epsilon`, which in fluid keeps it from a division by 0, changes nothing.
+    `porder` is positive and finite. `keepdim` leaves the dimension in the shape as 1. The gradient is
+    ``dX = sign(X) * |X| ** (porder - 1) / (Out ** (porder - 1) + epsilon) * dOut``, and 0 for an element that is 0.
 
     Notes
     -----
-    The norm of a vector has shape [1], in fluid none.
+    The norm of a vector has shape [1], in fluid none. Fluid rounds ``1 / porder`` to float32, in float64, too.
     """
     require_floating(x)
     require(0 < porder < float("inf"), f"porder must be positive and finite, got {porder:g}")

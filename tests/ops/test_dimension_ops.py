@@ -131,11 +131,28 @@ def test_norms_along_a_dimension_neither_overflow_nor_underflow(dtype, size, por
     expected = float(abs(x[0]).max()) * ((3 / 4) ** porder + 1) ** (1 / porder)
     found = run("p_norm", {"X": x}, porder=porder, axis=1)
     assert np.allclose(found, np.array([expected, 0]), rtol=np.finfo(dtype).eps * 4, atol=0)
-    slopes = gradient("p_norm", {"X": x}, "X", porder=porder, axis=1)
+    slopes = gradient("p_norm", {"X": x}, "X", porder=porder, axis=1, epsilon=0.0)
     assert np.allclose(
         slopes[0], np.sign(x[0]) * (np.abs(x[0].astype("float64")) / expected) ** (porder - 1), rtol=2e-3
     )
     assert slopes[1].tolist() == [0, 0]
+
+
+@pytest.mark.parametrize(
+    ("porder", "expected"),
+    [
+        (1.0, [[0.6666666666666666, -0.6666666666666666], [0.6666666666666666, 0.6666666666666666]]),
+        (2.0, [[0.5454545454545454, -0.7272727272727273], [0.3090169943749474, 0.6180339887498948]]),
+        (0.5, [[0.7518078993766352, -0.6510847396259811], [1.3024785661018206, 0.9209914264407282]]),
+        (3.0, [[0.4341224268022147, -0.7717732032039372], [0.15805906700123315, 0.6322362680049326]]),
+    ],
+)
+def test_epsilon_bounds_the_slope_of_a_norm(porder, expected):
+    """The slopes are those of Paddle 1.8.5, which rounds 1 / 3 to float32."""
+    attrs = {"porder": porder, "axis": 1, "epsilon": 0.5}
+    found = gradient("p_norm", {"X": np.array([[3, -4], [0.5, 1]])}, "X", cotangent=np.ones(2), **attrs)
+    np.testing.assert_allclose(found, expected, rtol=1e-7 if porder == 3 else 1e-14)
+    assert gradient("p_norm", {"X": np.zeros((1, 2))}, "X", **attrs).tolist() == [[0, 0]]
 
 
 @pytest.mark.parametrize("porder", [0.0, np.inf, -np.inf, -1.0, np.nan])

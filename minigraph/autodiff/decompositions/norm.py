@@ -116,7 +116,10 @@ def _p_norm(g: Rewriting) -> Mapping[str, Any]:
     axis = normalize_axis(g.attr("axis"), len(x.shape or ()))
     if not g.attr("keepdim") and len(x.shape or ()) > 1:
         d_out = g.emit("unsqueeze2", X=d_out, axes=[axis])
-    (slope,) = Norm(g, [x], [axis], g.attr("porder")).slopes()
+    porder = g.attr("porder")
+    norm = Norm(g, [x], [axis], porder)
+    (slope,) = norm.slopes()
+    slope = g.div(slope, g.scale(g.power(norm.divisor(), 1 - porder), g.attr("epsilon"), 1.0))
     return {"X@GRAD": g.cast(g.mul(slope, g.cast(d_out, DType.FP64)), x.dtype)}
 
 
