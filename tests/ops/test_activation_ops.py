@@ -189,6 +189,17 @@ def test_leaky_relu_goes_by_the_sign_for_every_slope():
         gradient("leaky_relu", {"X": x}, "X", alpha=-0.5)
 
 
+def test_elu_goes_by_the_sign_for_every_scale():
+    x = np.array([-1.0, 0.5])
+    np.testing.assert_allclose(run("elu", {"X": x}, alpha=-0.5), [0.5 - 0.5 / np.e, 0.5])
+    np.testing.assert_allclose(gradient("elu", {"X": x}, "X", alpha=-0.5, cotangent=np.ones(2)), [-0.5 / np.e, 1])
+
+
+def test_the_slope_of_selu_has_all_digits():
+    found = gradient("selu", {"X": np.array([-1.0])}, "X", cotangent=np.ones(1), scale=1.5, alpha=1.25)
+    np.testing.assert_allclose(found, [1.5 * 1.25 / np.e], rtol=1e-15)
+
+
 def test_the_ends_of_pieces_have_the_slope_outside():
     x = np.array([-1, 0, 6, 7, 3], "float32")
     assert gradient("relu6", {"X": x}, "X").tolist() == [0, 0, 0, 0, 1]

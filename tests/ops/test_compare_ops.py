@@ -57,6 +57,13 @@ def test_operands_must_go_together():
         append("reduce_any", {"X": np.zeros(3, "int32")})
 
 
+@pytest.mark.parametrize("type", TYPES)
+def test_either_operand_may_be_the_smaller_one(type):
+    x, y = np.array([[1.0], [2.0]]), np.array([1.0, 2.0, 3.0])
+    assert run(type, {"X": x, "Y": y}).tolist() == TYPES[type](x, y).tolist()
+    assert run(type, {"X": y, "Y": x}).tolist() == TYPES[type](y, x).tolist()
+
+
 def test_everything_is_finite_or_not():
     for dtype in ("float16", "float32", "float64"):
         for value, expected in ((1.0, True), (np.inf, False), (-np.inf, False), (np.nan, False)):

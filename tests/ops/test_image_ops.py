@@ -37,6 +37,10 @@ def test_a_bias_is_added_to_each_filter():
     plain = run("conv2d", {"Input": x, "Filter": w})
     found = run("conv2d", {"Input": x, "Filter": w, "Bias": np.array([5.0, -7.0])})
     assert np.array_equal(found - plain, np.broadcast_to(np.array([5.0, -7.0])[:, None, None], plain.shape))
+    w = integers(3, 2, 2, 2, seed=1)
+    plain = run("conv2d_transpose", {"Input": x, "Filter": w})
+    found = run("conv2d_transpose", {"Input": x, "Filter": w, "Bias": np.array([5.0, -7.0])})
+    assert np.array_equal(found - plain, np.broadcast_to(np.array([5.0, -7.0])[:, None, None], plain.shape))
 
 
 @pytest.mark.parametrize(
@@ -295,6 +299,11 @@ def test_a_layer_of_a_transposed_convolution_that_makes_no_sense_is_refused():
         ]:  # fmt: skip
             with pytest.raises(ProgramError, match=message):
                 layers.conv2d_transpose(x, 6, **attrs)
+
+
+def test_shuffled_channels_of_float64_keep_all_elements():
+    x = np.arange(8.0).reshape(1, 2, 2, 2)
+    assert np.array_equal(run("shuffle_channel", {"X": x}, group=1), x)
 
 
 def test_the_gradient_of_shuffled_channels_puts_them_back():

@@ -208,6 +208,15 @@ def test_whether_elements_are_finite_is_a_bool():
     assert [(each.dtype, each.tolist()) for each in found] == [("bool", [True]), ("bool", [False])]
 
 
+def test_a_ranking_of_many_dimensions_has_a_gradient_for_each_sample():
+    x, label = np.arange(12.0).reshape(2, 2, 3) ** 1.5 / 9, np.array([[[0], [1]], [[2], [1]]])
+    cotangent = np.array([1.0, -2.0, 0.5, 3.0])
+    found = gradient("bpr_loss", {"X": x, "Label": label}, "X", of="Y", cotangent=cotangent.reshape(2, 2, 1))
+    inputs = {"X": x.reshape(4, 3), "Label": label.reshape(4, 1)}
+    expected = gradient("bpr_loss", inputs, "X", of="Y", cotangent=cotangent.reshape(4, 1))
+    assert np.array_equal(found.reshape(4, 3), expected)
+
+
 def test_a_ranking_needs_two_classes():
     with fluid.program_guard(fluid.Program(), fluid.Program()):
         x, label = fluid.data("x", [None, 1], "float32"), fluid.data("label", [None, 1], "int64")
