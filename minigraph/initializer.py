@@ -13,6 +13,7 @@ import numpy as np
 
 from minigraph.errors import ProgramError, WrongTypeError
 from minigraph.ir import Block, Operator, Variable
+from minigraph.support.arguments import as_float
 from minigraph.support.public import public, refuse_unknown_names
 
 
@@ -37,7 +38,7 @@ class ConstantInitializer(Initializer):
         self.force_cpu = force_cpu
 
     def op_for(self, var: Variable, block: Block) -> tuple[str, dict[str, Any]]:
-        return "fill_constant", _shape_and_dtype(var, value=float(self.value), force_cpu=self.force_cpu)
+        return "fill_constant", _shape_and_dtype(var, value=as_float(self.value), force_cpu=self.force_cpu)
 
 
 class UniformInitializer(Initializer):

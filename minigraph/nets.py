@@ -10,6 +10,7 @@ from minigraph.errors import OpError, WrongTypeError, caller_site
 from minigraph.ir import Variable
 from minigraph.layer_helper import check_floating
 from minigraph.layers.image import Padding, Size
+from minigraph.support.arguments import INTEGERS
 from minigraph.support.public import public, refuse_unknown_names
 
 __all__ = [
@@ -256,7 +257,7 @@ def _check_attention(queries: Variable, keys: Variable, values: Variable, num_he
         wrong = f"a query has {q[2]} features but a key has {k[2]}"
     elif k[1] != v[1]:
         wrong = f"there are {k[1]} keys but {v[1]} values"
-    elif not isinstance(num_heads, int) or num_heads < 1:
+    elif not isinstance(num_heads, INTEGERS) or num_heads < 1:
         wrong = f"num_heads must be a positive int, got {num_heads!r:.60}"
     elif k[2] % num_heads or v[2] % num_heads:
         wrong = f"{k[2]} and {v[2]} features cannot be split among {num_heads} heads"

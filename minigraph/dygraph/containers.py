@@ -8,12 +8,13 @@ from typing import Any
 from minigraph.dygraph.layer import Layer
 from minigraph.errors import NotFoundError, SubscriptError, WrongTypeError, caller_site, suggest
 from minigraph.ir import Parameter
+from minigraph.support.arguments import INTEGERS
 from minigraph.support.public import public, public_but
 
 
 def _place(index: int, count: int, what: str) -> str:
     """The name under which the member at `index` is kept, counted from the end if negative."""
-    if not isinstance(index, int):
+    if not isinstance(index, INTEGERS):
         raise WrongTypeError(f"an index of a {what} must be an integer, got {index!r:.60}")
     if not -count <= index < count:
         raise SubscriptError(
@@ -56,7 +57,7 @@ class Sequential(_Layers):
     def _name(self, name: int | str) -> str:
         names = list(self._sub_layers)
         # A layer that is called "1" wins over the one at place 1.
-        if isinstance(name, int) and str(name) not in names:
+        if isinstance(name, INTEGERS) and str(name) not in names:
             return names[int(_place(name, len(names), "Sequential"))]
         if str(name) not in names:
             raise NotFoundError(f"there is no layer {name!r}", site=caller_site(), hint=suggest(str(name), names))

@@ -19,6 +19,7 @@ from minigraph.layers.normalization import (
     running_statistic,
     statistics_dtype,
 )
+from minigraph.support.arguments import INTEGERS
 from minigraph.support.public import public
 from minigraph.types import as_dtype, product
 
@@ -47,7 +48,7 @@ class LayerNorm(Layer):
         dtype: Any = "float32",
     ) -> None:
         super().__init__(dtype=dtype)
-        shape = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
+        shape = (normalized_shape,) if isinstance(normalized_shape, INTEGERS) else tuple(normalized_shape)
         self._shape, self._epsilon, self._act = shape, epsilon, act
         check_unused(scale, param_attr, "LayerNorm: param_attr is given, but scale is False")
         check_unused(shift, bias_attr, "LayerNorm: bias_attr is given, but shift is False")

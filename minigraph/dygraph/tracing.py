@@ -22,6 +22,7 @@ from minigraph.executor.compiled_program import BuildStrategy, CompiledProgram, 
 from minigraph.ir import Operator, Parameter, Program
 from minigraph.ir.default_programs import program_guard
 from minigraph.runtime.scope import Changes, Scope, scope_guard
+from minigraph.support.arguments import INTEGERS
 from minigraph.support.context import holding
 from minigraph.support.public import public
 
@@ -181,7 +182,7 @@ class TracedLayer:
 def _picked(names: Sequence[str], numbers: Sequence[int] | None, what: str) -> list[str]:
     if numbers is None:
         return list(names)
-    if not all(isinstance(number, int) for number in numbers):
+    if not all(isinstance(number, INTEGERS) for number in numbers):
         raise WrongTypeError(f"{what} must hold integers, got {list(numbers)!r:.80}")
     if not all(0 <= number < len(names) for number in numbers):
         raise ProgramError(f"{what} must be in [0, {len(names)}), got {list(numbers)}")

@@ -8,6 +8,7 @@ from minigraph.errors import ProgramError
 from minigraph.ir import Block, Parameter, Variable
 from minigraph.ir.default_programs import default_main_program, default_startup_program, refuse_imperative_mode
 from minigraph.param_attr import WeightNormParamAttr
+from minigraph.support.arguments import INTEGERS
 from minigraph.types import product
 from minigraph.unique_name import generate
 
@@ -34,7 +35,7 @@ def normalized_parameter(
     """
     refuse_imperative_mode("WeightNormParamAttr")
     dim = attr.dim
-    if dim is not None and not (isinstance(dim, int) and 0 <= dim < len(shape)):
+    if dim is not None and not (isinstance(dim, INTEGERS) and 0 <= dim < len(shape)):
         raise ProgramError(
             f"WeightNormParamAttr: dim must be None or a dimension of {name}, {list(shape)}, got {dim!r:.40}"
         )

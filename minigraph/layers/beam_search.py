@@ -29,6 +29,7 @@ from minigraph.layers.tensor import (
     topk,
     transpose,
 )
+from minigraph.support.arguments import INTEGERS
 from minigraph.support.nest import flatten, map_structure
 from minigraph.support.public import public, refuse_unknown_names
 
@@ -204,7 +205,7 @@ class BeamSearchDecoder(Decoder):
         embedding_fn: Callable[[Variable], Any] | None = None,
         output_fn: Callable[[Any], Variable] | None = None,
     ) -> None:
-        if not isinstance(beam_size, int) or beam_size < 1:
+        if not isinstance(beam_size, INTEGERS) or beam_size < 1:
             raise WrongTypeError(f"BeamSearchDecoder: beam_size must be a positive int, got {beam_size!r}")
         self.cell, self.embedding_fn, self.output_fn = cell, embedding_fn, output_fn
         self.start_token, self.end_token, self.beam_size = start_token, end_token, beam_size

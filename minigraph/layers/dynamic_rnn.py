@@ -14,6 +14,7 @@ from minigraph.layers.compare import less_than
 from minigraph.layers.loops import While
 from minigraph.layers.rank_table import array_to_lod_tensor, shrink_memory
 from minigraph.layers.tensor import fill_constant, increment
+from minigraph.support.arguments import as_float
 from minigraph.support.public import public
 from minigraph.support.undo import note
 from minigraph.types import as_dtype
@@ -258,6 +259,6 @@ class DynamicRNN:
         made = parent.create_var(name=generate("mem_init"), dtype=dtype)
         first = parent.create_var(name=generate("in0"), dtype=self.input_array[0].dtype)
         parent.append_op("read_from_array", {"X": self.input_array[0], "I": self.zero_idx}, {"Out": first})
-        attrs = {"shape": [-1, *shape], "value": float(value), "dtype": as_dtype(dtype)}
+        attrs = {"shape": [-1, *shape], "value": as_float(value), "dtype": as_dtype(dtype)}
         parent.append_op("fill_constant_batch_size_like", {"Input": first}, {"Out": made}, attrs)
         return made

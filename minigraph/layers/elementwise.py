@@ -6,6 +6,7 @@ from typing import Protocol
 
 from minigraph.ir import Variable
 from minigraph.layer_helper import LayerHelper, input_or_attr, layer, layer_called
+from minigraph.support.arguments import as_float
 
 __all__ = [
     "elementwise_add", "elementwise_div", "elementwise_floordiv", "elementwise_max", "elementwise_min",
@@ -57,6 +58,6 @@ def scale(
 ) -> Variable:
     """``scale * x + bias``, or ``scale * (x + bias)`` when `bias_after_scale` is False."""
     helper = LayerHelper("scale", name)
-    factor = input_or_attr(scale if isinstance(scale, Variable) else float(scale), "ScaleTensor", "scale")
-    result = helper.emit("scale", X=x, **factor, bias=float(bias), bias_after_scale=bias_after_scale)
+    factor = input_or_attr(scale if isinstance(scale, Variable) else as_float(scale), "ScaleTensor", "scale")
+    result = helper.emit("scale", X=x, **factor, bias=as_float(bias), bias_after_scale=bias_after_scale)
     return helper.activation(result, act)

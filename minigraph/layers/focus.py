@@ -10,6 +10,7 @@ import numpy as np
 from minigraph.errors import WrongTypeError
 from minigraph.ir import Variable
 from minigraph.layer_helper import LayerHelper, check_floating, check_variable, create_state, emit, layer
+from minigraph.support.arguments import INTEGERS
 from minigraph.types import DType
 from minigraph.unique_name import generate
 
@@ -32,7 +33,7 @@ def random_crop(x: Variable, shape: Sequence[int], seed: int | Variable | None =
     if seed is None:
         seed = int(np.random.randint(-65536, 65536))
     attrs: dict[str, Any] = {"shape": shape}
-    if isinstance(seed, int):
+    if isinstance(seed, INTEGERS):
         attrs["startup_seed"] = seed
         seed = create_state(generate("random_crop_seed"), [1], "int64", seed, persistable=True, stop_gradient=True)
     elif not isinstance(seed, Variable):
@@ -99,7 +100,7 @@ def center_loss(
     centers = helper.required(param_attr, [num_classes, x.shape[1]], x.dtype, "center_loss")
     centers.stop_gradient = True
     if not isinstance(alpha, Variable):
-        if not isinstance(alpha, float):
+        if not isinstance(alpha, float | np.floating):
             raise WrongTypeError(f"center_loss: alpha must be a float or a Variable, got {alpha!r:.60}")
         rate = helper.create_variable(
             name="centerloss_alpha", shape=[1], dtype="float32", persistable=True, stop_gradient=True

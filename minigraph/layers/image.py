@@ -6,10 +6,13 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from minigraph.errors import ProgramError, WrongTypeError, on_one_line
 from minigraph.initializer import Normal
 from minigraph.ir import Variable
 from minigraph.layer_helper import LayerHelper, check_floating, emit, layer
+from minigraph.support.arguments import INTEGERS
 from minigraph.support.window_rules import CHANNELS_LAST, is_channels_last, spatial_dims
 
 __all__ = ["adaptive_pool2d", "conv2d", "conv2d_transpose", "pool2d"]
@@ -30,11 +33,13 @@ def pair(size: Size, what: str, dims: int = 2) -> list[int]:
     WrongTypeError
         If it is neither one integer nor `dims` of them; `what` names it.
     """
-    numbers = [size] * dims if isinstance(size, int) else list(size) if isinstance(size, list | tuple) else []
-    if len(numbers) != dims or not all(isinstance(n, int) and not isinstance(n, bool) for n in numbers):
+    numbers = [size] * dims if isinstance(size, INTEGERS) else []
+    if isinstance(size, list | tuple | np.ndarray):
+        numbers = list(size)
+    if len(numbers) != dims or not all(isinstance(n, INTEGERS) and not isinstance(n, bool) for n in numbers):
         count = "two" if dims == 2 else "three"
         raise WrongTypeError(f"{what} must be an integer or {count} of them, got {size!r:.60}")
-    return numbers
+    return list(map(int, numbers))
 
 
 def padding_attrs(padding: Padding, data_format: str, what: str, dims: int = 2) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from typing import Any
 from minigraph.ir import Variable
 from minigraph.layer_helper import LayerHelper, check_floating, check_variable, constant, emit, layer
 from minigraph.ops.image_layout import MODES
+from minigraph.support.arguments import as_float
 from minigraph.types import require
 
 __all__ = [
@@ -118,7 +119,7 @@ def pad2d(
     array([[[[2., 1., 0., 1., 2., 1.]]]], dtype=float32)
     """
     require(mode in MODES, f"pad2d: mode must be constant, reflect or edge, got {mode!r}")
-    attrs: dict[str, Any] = {"mode": mode, "pad_value": float(pad_value), "data_format": data_format}
+    attrs: dict[str, Any] = {"mode": mode, "pad_value": as_float(pad_value), "data_format": data_format}
     if isinstance(paddings, Variable):
         return emit("pad2d", name, X=input, Paddings=constant(paddings), **attrs)
     return emit("pad2d", name, X=input, paddings=list(paddings), **attrs)
@@ -127,4 +128,4 @@ def pad2d(
 @layer
 def pad_constant_like(x: Variable, y: Variable, pad_value: float = 0.0, name: str | None = None) -> Variable:
     """`y` with `pad_value` after it in each dimension, up to the shape of `x`."""
-    return emit("pad_constant_like", name, X=x, Y=y, pad_value=float(pad_value))
+    return emit("pad_constant_like", name, X=x, Y=y, pad_value=as_float(pad_value))

@@ -10,6 +10,7 @@ from minigraph.ir import Variable
 from minigraph.layer_helper import LayerHelper, constant, emit, input_or_attr, layer
 from minigraph.layers.nn import check_integers
 from minigraph.layers.reshaping import Numbers, numbers_given
+from minigraph.support.arguments import INTEGERS
 
 __all__ = ["fluid_one_hot", "gather", "gather_nd", "one_hot", "reverse", "scatter", "slice", "strided_slice", "where"]
 
@@ -92,7 +93,7 @@ def scatter(
 @layer
 def reverse(x: Variable, axis: int | Sequence[int]) -> Variable:
     """`x` with the elements along the dimension or dimensions `axis` in reverse order."""
-    return emit("reverse", X=x, axis=[axis] if isinstance(axis, int) else list(axis))
+    return emit("reverse", X=x, axis=[axis] if isinstance(axis, INTEGERS) else list(axis))
 
 
 @layer
@@ -134,7 +135,7 @@ def _one_hot(op_type: str, x: Variable, depth: int | Variable, allow_out_of_rang
     check_integers(x, "one_hot: input")
     if isinstance(depth, Variable):
         check_integers(depth, "one_hot: depth")
-    elif not isinstance(depth, int):
+    elif not isinstance(depth, INTEGERS):
         raise WrongTypeError(f"one_hot: depth must be an integer or a Variable, got {depth!r:.60}")
     given = input_or_attr(depth, "depth_tensor", "depth")
     return constant(emit(op_type, X=x, **given, allow_out_of_range=allow_out_of_range))

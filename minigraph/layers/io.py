@@ -56,7 +56,7 @@ def fluid_data(name: str, shape: Sequence[int | None], dtype: Any = "float32", l
 
 
 def _data(name: str, shape: list[int], **fields: Any) -> Variable:
-    return default_main_program().current_block().create_var(name=name, shape=shape, is_data=True, **fields)
+    return default_main_program().global_block().create_var(name=name, shape=shape, is_data=True, **fields)
 
 
 @layer

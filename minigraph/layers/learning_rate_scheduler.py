@@ -31,6 +31,7 @@ from minigraph.layers.branches import Switch
 from minigraph.layers.elementwise import elementwise_min
 from minigraph.layers.tensor import assign, cast, create_global_var, fill_constant
 from minigraph.support import rate_schedules as schedules
+from minigraph.support.arguments import as_float
 
 __all__ = [
     "autoincreased_step_counter", "cosine_decay", "exponential_decay", "inverse_time_decay", "linear_lr_warmup",
@@ -140,15 +141,15 @@ def piecewise_decay(boundaries: Sequence[int], values: Sequence[float]) -> Decay
         # Made outside of the cases, each of which writes it.
         rate = create_global_var([1], 0.0, "float32", persistable=True, name="learning_rate")
         if not boundaries:
-            assign(fill_constant([1], "float32", float(values[0])), rate)
+            assign(fill_constant([1], "float32", as_float(values[0])), rate)
             return rate
         with Switch() as switch:
             for boundary, value in zip(boundaries, values, strict=False):
-                limit = fill_constant([1], "float32", float(boundary), force_cpu=True)
-                constant = fill_constant([1], "float32", float(value))
+                limit = fill_constant([1], "float32", as_float(boundary), force_cpu=True)
+                constant = fill_constant([1], "float32", as_float(value))
                 with switch.case(less_than(step, limit)):
                     assign(constant, rate)
-            constant = fill_constant([1], "float32", float(values[-1]))
+            constant = fill_constant([1], "float32", as_float(values[-1]))
             with switch.default():
                 assign(constant, rate)
         return rate

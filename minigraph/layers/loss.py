@@ -8,6 +8,7 @@ from minigraph.ir import Variable
 from minigraph.layer_helper import LayerHelper, check_floating, constant, emit, layer
 from minigraph.layers.indexing import one_hot
 from minigraph.layers.reduce import reduce_mean, reduce_sum
+from minigraph.support.arguments import as_float
 from minigraph.support.public import refuse_unknown_names
 
 __all__ = [
@@ -171,7 +172,7 @@ def label_smooth(
     constant(check_floating(label, "label_smooth: label"))
     if prior_dist is not None:
         check_floating(prior_dist, "label_smooth: prior_dist")
-    return emit("label_smooth", name, X=label, PriorDist=prior_dist, epsilon=float(epsilon))
+    return emit("label_smooth", name, X=label, PriorDist=prior_dist, epsilon=as_float(epsilon))
 
 
 @layer

@@ -8,6 +8,7 @@ from typing import Any
 from minigraph.errors import ProgramError, WrongTypeError, on_one_line
 from minigraph.ir import Variable
 from minigraph.layer_helper import LayerHelper, check_floating, check_variable, emit, layer
+from minigraph.support.arguments import as_float
 from minigraph.support.public import refuse_unknown_names
 from minigraph.types import product
 
@@ -104,7 +105,7 @@ def matmul(
     """``alpha * x @ y`` over the last two dimensions, each operand transposed first if asked."""
     check_floating(x, "matmul: x")
     check_floating(y, "matmul: y")
-    return emit("matmul", name, X=x, Y=y, transpose_X=transpose_x, transpose_Y=transpose_y, alpha=float(alpha))
+    return emit("matmul", name, X=x, Y=y, transpose_X=transpose_x, transpose_Y=transpose_y, alpha=as_float(alpha))
 
 
 @layer

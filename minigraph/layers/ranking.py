@@ -10,6 +10,7 @@ from minigraph.layers.nn import matmul
 from minigraph.layers.reduce import reduce_mean, reduce_sum
 from minigraph.layers.reshaping import expand
 from minigraph.layers.tensor import cast, reshape, transpose
+from minigraph.support.arguments import as_float
 
 __all__ = ["bpr_loss", "margin_rank_loss", "npair_loss", "rank_loss", "teacher_student_sigmoid_loss"]
 
@@ -95,7 +96,7 @@ def teacher_student_sigmoid_loss(
     helper = LayerHelper("teacher_student_sigmoid_loss")
     return helper.emit(
         "teacher_student_sigmoid_loss", into=helper.create_variable(dtype=x.dtype), X=x, Label=label,
-        soft_max_lower_bound=float(soft_max_lower_bound), soft_max_up_bound=float(soft_max_up_bound),
+        soft_max_lower_bound=as_float(soft_max_lower_bound), soft_max_up_bound=as_float(soft_max_up_bound),
     )  # fmt: skip
 
 

@@ -7,6 +7,7 @@ from typing import Protocol
 
 from minigraph.ir import Variable
 from minigraph.layer_helper import check_floating, emit, layer, layer_called
+from minigraph.support.arguments import INTEGERS
 
 __all__ = [
     "cumsum", "logsumexp", "mean", "reduce_all", "reduce_any", "reduce_max", "reduce_mean", "reduce_min", "reduce_prod",
@@ -31,7 +32,7 @@ class Reduction(Protocol):
 def _reduction(op_type: str, formula: str) -> Reduction:
     @layer_called(op_type, formula)
     def reduction(input: Variable, dim: Dim = None, keep_dim: bool = False, name: str | None = None) -> Variable:
-        dims = [dim] if isinstance(dim, int) else list(dim or ())
+        dims = [dim] if isinstance(dim, INTEGERS) else list(dim or ())
         # Fluid writes [0] beside `reduce_all`; it has no meaning then.
         return emit(op_type, name, X=input, dim=dims or [0], keep_dim=keep_dim, reduce_all=not dims)
 

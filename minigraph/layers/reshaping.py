@@ -9,6 +9,7 @@ from minigraph.errors import ProgramError, WrongTypeError
 from minigraph.ir import Variable
 from minigraph.layer_helper import LayerHelper, check_variable, emit, input_or_attr, layer
 from minigraph.layers.tensor import numbers_of
+from minigraph.support.arguments import INTEGERS, as_float
 
 __all__ = ["expand", "expand_as", "flatten", "pad", "split", "squeeze", "stack", "unsqueeze", "unstack"]
 
@@ -33,7 +34,7 @@ def numbers_given(helper: LayerHelper, numbers: Any, attr: str, whole: str, part
     """
     if isinstance(numbers, Variable):
         return {whole: numbers}
-    if not isinstance(numbers, list | tuple) or not all(isinstance(n, int | Variable) for n in numbers):
+    if not isinstance(numbers, list | tuple) or not all(isinstance(n, (*INTEGERS, Variable)) for n in numbers):
         raise WrongTypeError(
             f"{helper.layer_type}: {attr} must be a list of integers or a Variable, got {numbers!r:.80}"
         )
@@ -57,7 +58,7 @@ def squeeze(input: Variable, axes: Sequence[int], name: str | None = None) -> Va
 def unsqueeze(input: Variable, axes: int | Numbers, name: str | None = None) -> Variable:
     """`input` with dimensions of size 1 inserted at `axes`, one after the other."""
     helper = LayerHelper("unsqueeze2", name)
-    numbers = [axes] if isinstance(axes, int) else axes
+    numbers = [axes] if isinstance(axes, INTEGERS) else axes
     given = numbers_given(helper, numbers, "axes", "AxesTensor", "AxesTensorList")
     if "AxesTensorList" in given:
         del given["axes"]  # which the operator would take first
@@ -91,7 +92,7 @@ def split(
     # The operator counts dimensions from the front.
     axis = dim if isinstance(dim, Variable) or dim >= 0 else dim + len(input.shape or ())
     given = input_or_attr(axis, "AxisTensor", "axis")
-    if isinstance(num_or_sections, int):
+    if isinstance(num_or_sections, INTEGERS):
         given["num"] = count = _count(num_or_sections, input, dim, "split: num_or_sections")
     elif isinstance(num_or_sections, list | tuple):
         given |= numbers_given(helper, num_or_sections, "sections", "", "SectionsTensorList")
@@ -104,7 +105,7 @@ def split(
 def _count(given: int, x: Variable, axis: Any, what: str) -> int:
     """Into how many parts a dimension of `x` is cut, which may be checked before there is a variable for each."""
     shape = x.shape or ()
-    known = shape[axis] if isinstance(axis, int) and -len(shape) <= axis < len(shape) else -1
+    known = shape[axis] if isinstance(axis, INTEGERS) and -len(shape) <= axis < len(shape) else -1
     if isinstance(given, bool) or not 1 <= given <= (known if known > 0 else 1 << 16):
         raise ProgramError(
             f"{what} must be from 1 to {known if known > 0 else 1 << 16}, got {given!r:.80}",
@@ -157,4 +158,4 @@ def expand_as(x: Variable, target_tensor: Variable, name: str | None = None) -> 
 @layer
 def pad(x: Variable, paddings: Sequence[int], pad_value: float = 0.0, name: str | None = None) -> Variable:
     """`x` with ``paddings[2 * i]`` elements `pad_value` before it and ``paddings[2 * i + 1]`` after, for each i."""
-    return emit("pad", name, X=x, paddings=paddings, pad_value=float(pad_value))
+    return emit("pad", name, X=x, paddings=paddings, pad_value=as_float(pad_value))

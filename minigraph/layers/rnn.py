@@ -19,6 +19,7 @@ from minigraph.layers.series import sequence_mask
 from minigraph.layers.static_rnn import StaticRNN
 from minigraph.layers.tensor import concat, fill_constant, fill_constant_batch_size_like, shape, transpose
 from minigraph.param_attr import as_param_attr
+from minigraph.support.arguments import INTEGERS
 from minigraph.support.nest import difference, flatten, map_structure, pack
 from minigraph.support.public import public, refuse_unknown_names
 from minigraph.support.undo import note
@@ -87,12 +88,12 @@ class RNNCell:
 
 
 def _is_shape(structure: Any) -> bool:
-    return isinstance(structure, list | tuple) and all(isinstance(each, int) for each in structure)
+    return isinstance(structure, list | tuple) and all(isinstance(each, INTEGERS) for each in structure)
 
 
 def _shapes(structure: Any) -> list[list[int]]:
-    if isinstance(structure, int):
-        return [[structure]]
+    if isinstance(structure, INTEGERS):
+        return [[int(structure)]]
     if _is_shape(structure):
         return [list(structure)]
     items = [structure[key] for key in sorted(structure)] if isinstance(structure, Mapping) else structure
@@ -101,7 +102,7 @@ def _shapes(structure: Any) -> list[list[int]]:
 
 def _packed_states(shapes: Any, states: list[Variable]) -> Any:
     """`states` in the structure that `shapes` has around them."""
-    if isinstance(shapes, int) or _is_shape(shapes):
+    if isinstance(shapes, INTEGERS) or _is_shape(shapes):
         return states.pop(0)
     if isinstance(shapes, Mapping):
         return {key: _packed_states(shapes[key], states) for key in sorted(shapes)}

@@ -11,6 +11,7 @@ from minigraph.layer_helper import LayerHelper, check_variable, emit, layer
 from minigraph.layers.indexing import slice, where
 from minigraph.layers.nn import check_integers
 from minigraph.layers.tensor import Shape, fill_constant, reshape
+from minigraph.support.arguments import INTEGERS
 from minigraph.types import as_dtype
 
 __all__ = [
@@ -53,7 +54,7 @@ def scatter_nd(index: Variable, updates: Variable, shape: Shape, name: str | Non
 @layer
 def flip(input: Variable, dims: int | Sequence[int], name: str | None = None) -> Variable:
     """`input` with the elements along each dimension of `dims` in reverse order."""
-    return emit("flip", name, X=input, dims=[dims] if isinstance(dims, int) else list(dims))
+    return emit("flip", name, X=input, dims=[dims] if isinstance(dims, INTEGERS) else list(dims))
 
 
 @layer
@@ -63,10 +64,10 @@ def roll(input: Variable, shifts: int | Sequence[int], dims: int | Sequence[int]
     With `dims` None the elements move as if they stood in one row.
     """
     shape = check_variable(input, "roll: input").shape or ()
-    by = [shifts] if isinstance(shifts, int) else list(shifts)
+    by = [shifts] if isinstance(shifts, INTEGERS) else list(shifts)
     # As one column: the operator moves along a dimension, and needs one to move along.
     x = reshape(input, [-1, 1]) if dims is None else input
-    along = [0] if dims is None else [dims] if isinstance(dims, int) else list(dims)
+    along = [0] if dims is None else [dims] if isinstance(dims, INTEGERS) else list(dims)
     if len(by) != len(along):
         raise ProgramError(f"roll: there are {len(by)} shifts for {len(along)} dims")
     # In place: the result of the operator has no other reader.

@@ -239,10 +239,11 @@ def lod_reset(x: Variable, y: Variable | None = None, target_lod: Sequence[int] 
         If neither is given.
     """
     check_variable(x, "lod_reset: x")
-    if y is None and target_lod is None:
+    if y is not None:
+        return emit("lod_reset", X=x, Y=check_variable(y, "y"))
+    if target_lod is None:
         raise ProgramError("lod_reset: neither y nor target_lod is given")
-    given: dict[str, Any] = {"target_lod": list(target_lod or ())} if y is None else {"Y": check_variable(y, "y")}
-    return emit("lod_reset", X=x, **given)
+    return emit("lod_reset", X=x, target_lod=list(target_lod))
 
 
 @layer

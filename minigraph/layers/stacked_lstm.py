@@ -15,6 +15,7 @@ from minigraph.layers.nn import dropout, matmul
 from minigraph.layers.reshaping import split, stack
 from minigraph.layers.static_rnn import StaticRNN
 from minigraph.layers.tensor import concat, reshape
+from minigraph.support.arguments import INTEGERS
 from minigraph.types import require
 
 __all__ = ["lstm"]
@@ -84,7 +85,7 @@ def lstm(
     x = check_floating(input, "lstm: input")
     starts = [check_floating(init_h, "lstm: init_h"), check_floating(init_c, "lstm: init_c")]
     for what, number in (("max_len", max_len), ("hidden_size", hidden_size), ("num_layers", num_layers)):
-        if not isinstance(number, int) or isinstance(number, bool) or number < 1:
+        if not isinstance(number, INTEGERS) or isinstance(number, bool) or number < 1:
             raise WrongTypeError(f"lstm: {what} must be a positive int, got {number!r:.60}")
     assert x.shape is not None
     require(len(x.shape) == 3 and x.shape[2] > 0, f"lstm: input must be [time, batch, size], got {x}")

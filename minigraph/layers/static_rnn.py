@@ -13,6 +13,7 @@ from minigraph.ir import Block, Variable, VarKind
 from minigraph.ir.effects import outer_names
 from minigraph.layer_helper import LayerHelper, check_variable
 from minigraph.layers.sub_block import building_sub_block
+from minigraph.support.arguments import as_float
 from minigraph.support.public import public
 from minigraph.support.undo import note
 
@@ -162,7 +163,7 @@ class StaticRNN:
         outside.append_op(
             "fill_constant_batch_size_like", {"Input": batch_ref.name}, {"Out": boot},
             {
-                "value": float(value), "shape": list(shape), "dtype": int(batch_ref.dtype),
+                "value": as_float(value), "shape": list(shape), "dtype": int(batch_ref.dtype),
                 "input_dim_idx": reference_axis, "output_dim_idx": batch_axis,
             },
         )  # fmt: skip

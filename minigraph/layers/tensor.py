@@ -22,6 +22,7 @@ from minigraph.layer_helper import (
     layer,
 )
 from minigraph.param_attr import ParamAttr
+from minigraph.support.arguments import INTEGERS, as_float
 from minigraph.support.public import refuse_unknown_names
 from minigraph.types import DType, TensorType, as_dtype
 from minigraph.unique_name import generate
@@ -112,7 +113,7 @@ def fill_constant(
         given["ValueTensor"] = value
     else:
         # As text, because the attribute `value` is a float32, which holds neither large integers nor all float64.
-        given |= {"value": float(value), "str_value": _number_text(value, element)}
+        given |= {"value": as_float(value), "str_value": _number_text(value, element)}
     return constant(helper.emit("fill_constant", into=out, **given, dtype=int(element), force_cpu=force_cpu))
 
 
@@ -129,7 +130,7 @@ def fill_constant_batch_size_like(
     """Fill a tensor with a number; its dimension `output_dim_idx` is dimension `input_dim_idx` of `input`."""
     element = as_dtype(dtype)
     result = emit(
-        "fill_constant_batch_size_like", Input=input, shape=shape, dtype=int(element), value=float(value),
+        "fill_constant_batch_size_like", Input=input, shape=shape, dtype=int(element), value=as_float(value),
         input_dim_idx=input_dim_idx, output_dim_idx=output_dim_idx, force_cpu=force_cpu,
         str_value=_number_text(value, element),
     )  # fmt: skip
@@ -151,7 +152,7 @@ def zeros(shape: Shape, dtype: Any, force_cpu: bool = False) -> Variable:
 @layer
 def increment(x: Variable, value: float = 1.0, in_place: bool = True) -> Variable:
     """``x + value`` of a tensor with one element, written back to `x` unless `in_place` is False."""
-    return emit("increment", X=x, into=x if in_place else None, step=float(value))
+    return emit("increment", X=x, into=x if in_place else None, step=as_float(value))
 
 
 @layer
@@ -191,11 +192,13 @@ def create_global_var(
     return create_state(name or generate("_generated_var"), shape, dtype, value, **options)
 
 
-def _number_text(value: float, element: DType) -> str:
+def _number_text(value: Any, element: DType) -> str:
     """`value` as the attribute ``str_value`` spells it, which knows no infinity or NaN: those are left to ``value``."""
-    if not math.isfinite(value):
+    number = as_float(value)
+    if not math.isfinite(number):
         return ""
-    return str(float(value) if element.is_floating else int(value))
+    # An integer itself, because a float does not hold large ones.
+    return str(number if element.is_floating else int(value) if isinstance(value, INTEGERS) else int(number))
 
 
 def shape_given(
@@ -211,6 +214,8 @@ def shape_given(
     """
     if isinstance(shape, Variable):
         return {whole: shape if numbers else _as_int32(shape)}
+    if isinstance(shape, np.ndarray):
+        shape = shape.tolist()
     if not isinstance(shape, list | tuple):
         raise WrongTypeError(f"shape must be a list or a Variable, got {shape!r:.80}")
     # A known shape as an attribute: passes and kernels need no value of a run for it.

@@ -8,6 +8,8 @@ import math
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
+import numpy as np
+
 BlockIndex: TypeAlias = int
 """The type of an attribute that holds the index of a block; a Block may be given for it."""
 
@@ -21,6 +23,8 @@ def _to_int(value: Any) -> int:
 
 def _to_float(value: Any) -> float:
     """Round to float32, as an op desc does. Text is refused, though `float` would read it."""
+    if isinstance(value, np.ndarray) and value.size == 1:
+        value = value.item()
     rounded = ctypes.c_float(value).value
     return rounded if rounded == rounded else math.nan
 

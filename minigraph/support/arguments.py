@@ -5,7 +5,23 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
+
 from minigraph.errors import ProgramError, WrongTypeError
+
+INTEGERS = (int, np.integer)
+"""Types of whole numbers, for `isinstance`; a boolean is one, too."""
+
+
+def as_float(value: Any) -> float:
+    """`value` as a float; an array of one element is that number, as it was in older versions of NumPy.
+
+    Examples
+    --------
+    >>> as_float(np.array([2])), as_float("0.5")
+    (2.0, 0.5)
+    """
+    return float(value.item() if isinstance(value, np.ndarray) and value.size == 1 else value)
 
 
 def number(value: Any, name: str, *, at_least: float = -math.inf, below: float = math.inf) -> float:

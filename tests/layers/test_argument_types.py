@@ -1,0 +1,75 @@
+"""Numbers of NumPy for numbers of Python; each call here builds and runs in Paddle 1.8.5."""
+
+import numpy as np
+import pytest
+
+import minigraph as fluid
+from minigraph import layers
+
+pytestmark = pytest.mark.usefixtures("new_program")
+
+
+def vector():
+    return layers.data("x", [4])
+
+
+def series():
+    return layers.data("s", [4, 6])
+
+
+def image():
+    return layers.data("image", [4, 8, 8])
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda i, f: layers.adaptive_pool2d(image(), [i(2), i(2)]),
+        lambda i, f: layers.conv2d(image(), i(4), np.array([3, 3]) if i is np.int64 else [3, 3], padding=[i(1), i(1)]),
+        lambda i, f: layers.unfold(image(), [i(2), i(2)]),
+        lambda i, f: layers.slice(vector(), [i(1)], [i(1)], [i(3)]),
+        lambda i, f: layers.strided_slice(vector(), [i(1)], [i(0)], [i(4)], [i(2)]),
+        lambda i, f: layers.split(vector(), [i(1), i(3)], i(1)),
+        lambda i, f: layers.expand(vector(), [i(1), i(2)]),
+        lambda i, f: layers.unsqueeze(vector(), [i(1)]),
+        lambda i, f: layers.reduce_sum(series(), i(1)),
+        lambda i, f: layers.reduce_max(series(), dim=i(-1), keep_dim=True),
+        lambda i, f: layers.reverse(vector(), i(1)),
+        lambda i, f: layers.lod_reset(vector(), target_lod=np.array([0, 1, 3]) if i is np.int64 else [0, 1, 3]),
+        lambda i, f: layers.gaussian_random(np.array([2, 3]) if i is np.int64 else [2, 3], seed=1),
+        lambda i, f: layers.fill_constant([i(2), i(3)], "float32", f(2.0)),
+        lambda i, f: layers.fill_constant([2], "int64", "3" if i is np.int64 else 3),
+        lambda i, f: layers.fill_constant_batch_size_like(vector(), [-1, i(3)], "float32", f(2.0)),
+        lambda i, f: layers.scale(vector(), f(2.0), f(1.0)),
+        lambda i, f: layers.pow(vector(), f(2.0)),
+        lambda i, f: layers.leaky_relu(vector(), alpha=f(0.5)),
+        lambda i, f: layers.clip(vector(), f(0.0), f(1.0)),
+        lambda i, f: layers.pad(vector(), [0, 0, i(1), 1], f(1.0)),
+        lambda i, f: layers.matmul(vector(), vector(), transpose_y=True, alpha=f(0.5)),
+        lambda i, f: layers.increment(layers.fill_constant([1], "float32", 1.0), f(2.0)),
+        lambda i, f: layers.label_smooth(vector(), epsilon=f(0.5)),
+    ],
+)
+def test_numbers_of_numpy_are_taken_for_pythons(call):
+    texts = []
+    for integer, number in ((int, float), (np.int64, np.float32), (np.int32, lambda value: np.array([value]))):
+        with fluid.program_guard(fluid.Program(), fluid.Program()), fluid.unique_name.guard():
+            call(integer, number)
+            texts.append(str(fluid.default_main_program()))
+    assert len(set(texts)) == 1
+
+
+def test_center_loss_takes_a_rate_of_numpy():
+    layers.center_loss(vector(), layers.data("ids", [1], dtype="int64"), 5, np.float32(0.5), "centers")
+    (rate,) = [op for op in fluid.default_main_program().global_block().ops if op.type == "fill_constant"]
+    assert rate.attr("value") == 0.5
+
+
+def test_data_made_in_a_branch_belongs_to_the_global_block():
+    x = vector()
+    chosen = layers.cond(layers.reduce_sum(x) > 0.0, lambda: vector() * 2.0, lambda: layers.data("y", [4]) * 3.0)
+    block = fluid.default_main_program().global_block()
+    assert {"x", "y"} <= block.vars.keys()
+    feed = {"x": np.ones((2, 4), "float32"), "y": np.ones((2, 4), "float32")}
+    (found,) = fluid.Executor().run(feed=feed, fetch_list=[chosen])
+    np.testing.assert_array_equal(found, np.full((2, 4), 2, "float32"))
