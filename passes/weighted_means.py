@@ -37,21 +37,33 @@ class WeightMeans(Pass):
 
     def apply(self, program: Program) -> bool:
         block = program.global_block()
-        grads = {op.inputs["Out" + GRAD_SUFFIX][0]: op for op in block.ops if "Out" + GRAD_SUFFIX in op.inputs}
         forward = _Forward(block)
         changed = False
         for op in list(means_of_loss(program)):
-            out = op.output("Out")[0]
-            grad = grads.get(out + GRAD_SUFFIX)
-            if grad is None or block.has_var(out + ".count") or block.has_var(out + ".divisor"):
-                continue
-            totals = _Totals(forward, op, grad, self.ranks)
-            if op.type == "elementwise_div":
-                totals.divide()
-            else:
-                totals.weight()
-            changed = True
+            for number, grad in enumerate(_gradients_of(op)):
+                totals = _Totals(forward, op, grad, self.ranks, f"_{number}" if number else "")
+                if op.type == "elementwise_div":
+                    changed = totals.divide() or changed
+                else:
+                    changed = totals.weight() or changed
         return changed
+
+
+def _gradients_of(op: Operator) -> list[Operator]:
+    """The operators that compute the gradient of `op`, one for each backward pass through it."""
+    incoming = op.output("Out")[0] + GRAD_SUFFIX
+    return [
+        each
+        for each in op.block.ops.of_type(f"{op.type}_grad")
+        if each.input("X") == op.input("X") and _plain(each.input("Out" + GRAD_SUFFIX)[0]).startswith(incoming)
+    ]
+
+
+def _plain(name: str) -> str:
+    """The name of a gradient without what a later backward pass has put in front of it."""
+    while name.startswith("grad/"):
+        name = name.removeprefix("grad/")
+    return name
 
 
 def means_of_loss(program: Program) -> Iterator[Operator]:
@@ -122,6 +134,8 @@ class _Totals:
     op: Operator
     grad: Operator
     ranks: int
+    suffix: str
+    """Ending of the new names, another one for each backward pass."""
     made: dict[str, str] = field(default_factory=dict)
     """Values over all ranks, by the names of those of one rank."""
 
@@ -129,30 +143,40 @@ class _Totals:
     def block(self) -> Block:
         return self.op.block
 
-    def weight(self) -> None:
-        """Let the gradient of a mean count by the samples of this rank."""
-        incoming, name = self.grad.input("Out" + GRAD_SUFFIX)[0], self.op.output("Out")[0] + ".count"
+    @property
+    def _out(self) -> str:
+        return self.op.output("Out")[0] + self.suffix
+
+    def weight(self) -> bool:
+        """Let the gradient of a mean count by the samples of this rank; not a second time."""
+        incoming, name = self.grad.input("Out" + GRAD_SUFFIX)[0], f"{self._out}.count"
+        if self.block.has_var(name):
+            return False
         count = self._size(self.op.input("X")[0], name, incoming)
         total = self._sum(count, f"{name}.total")
         share = self._add("elementwise_div", {"X": count, "Y": total}, f"{name}.share")
         factor = self._add("scale", {"X": share}, f"{name}.factor", scale=float(self.ranks))
         weighted = self._add("elementwise_mul", {"X": incoming, "Y": factor}, f"{name}.weighted")
         self.grad.set_input("Out" + GRAD_SUFFIX, [weighted])
+        return True
 
-    def divide(self) -> None:
-        """Let the gradient of a division by a count divide by that of all ranks."""
-        out = self.op.output("Out")[0]
+    def divide(self) -> bool:
+        """Let the gradient of a division by a count divide by that of all ranks; not a second time."""
+        out = self._out
+        if self.block.has_var(f"{out}.divisor"):
+            return False
         divided = self._total(self.op.input("Y")[0])
         # What is averaged counts by its rank's samples already; a sum is divided by the mean count of the ranks.
         scale = 1.0 if self.forward.averages(self.op) else 1.0 / self.ranks
         divisor = self._add("scale", {"X": divided}, f"{out}.divisor", scale=scale)
         self.grad.set_input("Y", [divisor])
         if self.op.input("Y")[0] not in self.forward.learned or not _is_number(self.op, "X"):
-            return
+            return True
         dividend = self._total(self.op.input("X")[0])
         self.grad.set_input("X", [self._add("scale", {"X": dividend}, f"{out}.dividend", scale=scale)])
         if "Out" in self.grad.inputs:
             self.grad.set_input("Out", [self._add("elementwise_div", {"X": dividend, "Y": divided}, f"{out}.total")])
+        return True
 
     def _total(self, name: str) -> str:
         """One number as it is over the samples of all ranks."""
@@ -185,7 +209,7 @@ class _Totals:
         return self._add("elementwise_div", {"X": total, "Y": sizes}, made)
 
     def _name_of(self, name: str) -> str:
-        return f"{self.op.output('Out')[0]}.{name}.total"
+        return f"{self._out}.{name}.total"
 
     def _sum(self, name: str, out: str) -> str:
         # On the stream of the computation, which needs the sum at once.
@@ -234,8 +258,8 @@ def learned_names(block: Block) -> set[str]:
 
 
 def _dependent(block: Block, found: set[str], without: Set[str] = frozenset()) -> set[str]:
-    """Names of values that the forward pass computes of some values, with their names."""
+    """Names of values that are computed of some values, with their names; a loss may read gradients."""
     for op in block.ops:
-        if not op.role & (Role.BACKWARD | Role.OPTIMIZE) and not found.isdisjoint(op.input_arg_names):
+        if not op.role & Role.OPTIMIZE and not found.isdisjoint(op.input_arg_names):
             found.update(set(op.output_arg_names) - without)
     return found

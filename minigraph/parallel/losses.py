@@ -76,7 +76,7 @@ def _follow(block: Block) -> dict[str, _Value]:
     learned = learned_names(block)
     values = {name: _Value(ROWS) for name, var in block.vars.items() if var.is_data and _is_open(block, name)}
     for op in block.ops:
-        if op.role & (Role.BACKWARD | Role.OPTIMIZE | Role.LR_SCHED):
+        if op.role & (Role.OPTIMIZE | Role.LR_SCHED):
             continue
         given = {name: values[name] for name in op.input_arg_names if name in values}
         mixed = next((value for value in given.values() if value.kind is MIXED), None)
@@ -84,7 +84,9 @@ def _follow(block: Block) -> dict[str, _Value]:
             if name == EMPTY:
                 continue
             kinds = {key: value.kind for key, value in given.items()}
-            kind = _kind(op, name, kinds, learned) if mixed is None else MIXED
+            kind: _Kind | None = MIXED
+            if mixed is None:
+                kind = _of_gradient(op, name) if op.role & Role.BACKWARD else _kind(op, name, kinds, learned)
             values.pop(name, None)
             if kind is not None:
                 values[name] = mixed or _Value(kind, op if kind is MIXED else None)
@@ -113,6 +115,13 @@ def _kind(op: Operator, out: str, given: Mapping[str, _Kind], learned: Set[str])
     if op.type in _SUMS or reduction == "sum":
         return MEAN if SHARES in rows else SUM
     return MIXED if _is_floating(op.block, out) else None
+
+
+def _of_gradient(op: Operator, out: str) -> _Kind | None:
+    """The kind of a result of the backward pass, which a loss reads that penalizes gradients."""
+    if not _is_open(op.block, out):
+        return None
+    return MIXED if op.type.removesuffix("_grad") in _MEANS else ROWS
 
 
 def _of_totals(op: Operator, given: Mapping[str, _Kind], learned: Set[str]) -> _Kind:

@@ -49,6 +49,14 @@ def start(name, *shape):
     return fluid.ParamAttr(name, initializer=fluid.initializer.NumpyArrayInitializer(value))
 
 
+def penalty(each, mask):
+    """The mean with a penalty for gradients of another length than 1, as of WGAN-GP."""
+    hidden = each.block.var("fc_0.tmp_1")
+    (gradient,) = fluid.gradients(each, hidden)
+    length = layers.reduce_sum(layers.square(gradient), dim=1)
+    return layers.mean(each) + layers.mean(layers.square(length - 1.0))
+
+
 LOSSES = {
     "mean": lambda each, mask: layers.mean(each),
     "reduce_mean": lambda each, mask: layers.reduce_mean(each),
@@ -80,20 +88,22 @@ LOSSES = {
     ),
     "learned weights": weighted,
     "an overlap": overlap,
+    "a penalty of gradients": penalty,
     "with a decay": lambda each, mask: (
         layers.mean(each) + layers.reduce_sum(layers.square(each.block.program.global_block().var("w")))
     ),
 }
 
 
-def train(name, rows, ranks, sharded=False):
-    """The weights after three steps with some of the rows, and the norms of the gradients."""
+def train(name, rows, ranks, sharded=False, passes=1):
+    """The weights after three steps with some of the rows, by one backward pass or one for each parameter."""
     main, startup = fluid.Program(), fluid.Program()
     with fluid.program_guard(main, startup), fluid.unique_name.guard():
         x, y, mask = (fluid.data(each, [None, size], "float64") for each, size in (("x", 6), ("y", 1), ("mask", 1)))
         loss = LOSSES[name](error(x, y), mask)
         clip = fluid.clip.GradientClipByGlobalNorm(30.0)
-        fluid.optimizer.Momentum(0.1, 0.9, grad_clip=clip).minimize(loss)
+        for params in (["w", "v"],) if passes == 1 else (["w"], ["v"]):
+            fluid.optimizer.Momentum(0.1, 0.9, grad_clip=clip).minimize(loss, parameter_list=params)
     rewrite = DataParallel(ranks, ragged=True, sharded=sharded)
     twin = rewrite(main)
     rewrite.prepare(startup, twin)
@@ -127,3 +137,14 @@ def test_without_it_a_warning_names_the_mean():
         fluid.optimizer.SGD(0.1).minimize(loss)
     with pytest.warns(UserWarning, match="each rank averages mean_0.tmp_0 over its own samples"):
         DataParallel(2)(main)
+
+
+@pytest.mark.laws
+@pytest.mark.filterwarnings("ignore:the gradients of .* are appended a second time")
+@pytest.mark.parametrize("name", ["mean", "one at least"])
+def test_every_backward_pass_is_weighted(name):
+    alone = train(name, slice(None), 1, passes=2)
+    parts = [slice(0, 3), slice(3, 11)]
+    for params in parallel.simulate(lambda rank: train(name, parts[rank], 2, passes=2), 2):
+        for param, expected in zip(params, alone, strict=True):
+            np.testing.assert_allclose(param, expected, rtol=1e-6, atol=1e-9)
