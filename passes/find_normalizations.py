@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from itertools import product
 from math import prod
 from typing import Any, ClassVar
 
 from minigraph.passes.rules import Match, Rule, Rules, attr, gradient_of, op, rule, with_gradients
+from minigraph.passes.scale_by_constants import POWERS_OF_NUMBERS
 from minigraph.types import DType
 
 
@@ -127,18 +129,40 @@ def _has_statistics(m: Match) -> bool:
     return True
 
 
-def _normalizations(square: str, root: str) -> Iterator[Rule]:
+_SQUARES: tuple[Callable[[Any], Any], ...] = (
+    lambda x: op("square", X=x),
+    lambda x: op("elementwise_mul", X=x, Y=x, axis=attr()),
+    lambda x: op("pow", X=x, factor=2.0),
+)
+"""Spellings of a square."""
+
+_DIVIDED_BY_ROOT: tuple[Callable[[Any, Any], Any], ...] = (
+    lambda x, v: op("elementwise_div", X=x, Y=op("sqrt", X=v), axis=attr()),
+    lambda x, v: op("elementwise_div", X=x, Y=op("pow", X=v, factor=0.5), axis=attr()),
+    lambda x, v: op("elementwise_mul", X=x, Y=op("rsqrt", X=v), axis=attr()),
+    lambda x, v: op("elementwise_mul", X=x, Y=op("pow", X=v, factor=-0.5), axis=attr()),
+)
+"""Spellings of a division by a root."""
+
+
+def _mean(x: Any) -> Any:
+    return op("reduce_mean", X=x, dim=attr(), keep_dim=attr())
+
+
+def _normalizations(
+    square: Callable[[Any], Any], divided_by_root: Callable[[Any, Any], Any], is_of_moments: bool
+) -> Iterator[Rule]:
+    """Yield the rules for one spelling; the variance may be that of moments, mean(x ** 2) - mean(x) ** 2."""
+
     @rule
     def by_hand(x: Any, epsilon: Any = attr("bias")) -> Any:
-        apart = op("elementwise_sub", X=x, Y=op("reduce_mean", X=x, dim=attr(), keep_dim=attr()), axis=attr())
-        squares = op("square", X=apart) if square == "square" else op("elementwise_mul", X=apart, Y=apart, axis=attr())
-        variance = op("reduce_mean", X=squares, dim=attr(), keep_dim=attr())
-        raised = op("scale", X=variance, bias=epsilon)
-        if root == "pow":
-            return op("elementwise_mul", X=apart, Y=op("pow", X=raised, factor=-0.5), axis=attr())
-        if root == "rsqrt":
-            return op("elementwise_mul", X=apart, Y=op("rsqrt", X=raised), axis=attr())
-        return op("elementwise_div", X=apart, Y=op("sqrt", X=raised), axis=attr())
+        mean = _mean(x)
+        apart = op("elementwise_sub", X=x, Y=mean, axis=attr())
+        if is_of_moments:
+            variance = op("elementwise_sub", X=_mean(square(x)), Y=square(mean), axis=attr())
+        else:
+            variance = _mean(square(apart))
+        return divided_by_root(apart, op("scale", X=variance, bias=epsilon))
 
     @by_hand.where
     def _(m: Match) -> Iterator[tuple[bool, str]]:
@@ -295,14 +319,16 @@ class FindNormalizations(Rules):
     """Turn softmaxes and normalizations that are written out, and their gradients, into one operator.
 
     A softmax is ``exp(x) / sum(exp(x))``, with or without the maximum of each row subtracted from it first. A
-    normalization is ``(x - mean(x)) / sqrt(mean((x - mean(x)) ** 2) + epsilon) * g + b``. It is a ``layer_norm`` if
-    means are over the last dimensions, and a ``batch_norm`` if they are over all but the channels, the second
-    dimension. Where g and b are those of channels, that of each channel of a sample is an ``instance_norm``, that of
-    rows which are groups of channels a ``group_norm``.
+    normalization is ``(x - mean(x)) / sqrt(variance + epsilon) * g + b``, where the variance is
+    ``mean((x - mean(x)) ** 2)`` or ``mean(x ** 2) - mean(x) ** 2``. It is a ``layer_norm`` if means are over the last
+    dimensions, and a ``batch_norm`` if they are over all but the channels, the second dimension. Where g and b are
+    those of channels, that of each channel of a sample is an ``instance_norm``, that of rows which are groups of
+    channels a ``group_norm``.
 
     Law: results and gradients change by rounding only, as long as they are finite; the gradient through a subtracted
-    maximum is 0. Where exponentials overflow, or all of a row underflow, the results of ``softmax`` are right. float16
-    and unknown shapes are left alone.
+    maximum is 0. Where exponentials overflow, or all of a row underflow, the results of ``softmax`` are right, and so
+    are those of a normalization where a difference of moments has lost its digits: it rounds by
+    ``eps * mean(x ** 2)``, which may be more than the variance. float16 and unknown shapes are left alone.
     """
 
     changes_rounding: ClassVar[bool] = True
@@ -310,16 +336,19 @@ class FindNormalizations(Rules):
     needs = (
         frozenset({"exp", "reduce_sum", "elementwise_div"}),
         frozenset({"layer_norm", "reshape2", "elementwise_mul", "elementwise_add"}),
-        *(frozenset({"reduce_mean", "elementwise_sub", "scale", root}) for root in ("sqrt", "rsqrt", "pow")),
+        *(
+            frozenset({"reduce_mean", "elementwise_sub", "scale", root})
+            for root in ("sqrt", "rsqrt", "pow", "elementwise_pow")
+        ),
     )
 
     rules = (
+        *POWERS_OF_NUMBERS,
         *(each for made in (_shifted, _shifted_by, _plain) for each in with_gradients(made, "x", with_results=True)),
         *(
             each
-            for squared in ("square", "mul")
-            for root in ("sqrt", "rsqrt", "pow")
-            for each in _normalizations(squared, root)
+            for spelling in product(_SQUARES, _DIVIDED_BY_ROOT, (False, True))
+            for each in _normalizations(*spelling)
         ),
         *_STRETCHED,
         *(gradient_of(each, "x", "g", "b", with_results=True) for each in _STRETCHED),

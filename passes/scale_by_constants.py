@@ -162,6 +162,10 @@ def _(x: Any, first: float, second: float, second_bias: float) -> Any:
     return op("scale", X=x, scale=first * second, bias=second_bias)
 
 
+POWERS_OF_NUMBERS = tuple(with_gradients(_rule("pow"), "x"))
+"""Rules that make ``pow`` of a power by a number."""
+
+
 class ScaleByConstants(Rules):
     """Turn sums, differences, products and quotients with a number made by ``fill_constant`` into a ``scale``.
 
@@ -177,7 +181,8 @@ class ScaleByConstants(Rules):
     changes_rounding: ClassVar[bool] = True
 
     rules = (
-        *(each for type in ("add", "sub", "mul", "pow") for each in with_gradients(_rule(type), "x")),
+        *(each for type in ("add", "sub", "mul") for each in with_gradients(_rule(type), "x")),
+        *POWERS_OF_NUMBERS,
         *(each for type in ("add", "sub", "mul") for each in with_gradients(_rule_of_first(type), "x")),
         _rule("div"),
         _quotient_grad,

@@ -110,6 +110,12 @@ def _normalized_by_two_means(z):
     return (z - mean()) / layers.sqrt(variance + 1e-5) * parameter("g", HIDDEN) + parameter("b", HIDDEN)
 
 
+def _normalized_by_moments(z):
+    mean = layers.reduce_mean(z, dim=-1, keep_dim=True)
+    variance = layers.reduce_mean(z * z, dim=-1, keep_dim=True) - mean * mean
+    return (z - mean) / layers.sqrt(variance + 1e-5) * parameter("g", HIDDEN) + parameter("b", HIDDEN)
+
+
 LAYER_NORM = Task(
     LOSS.feed,
     {
@@ -119,6 +125,8 @@ LAYER_NORM = Task(
         "without the dimension, parameters first": hidden(_normalized_by_columns),
         "difference and mean twice": hidden(_normalized_by_two_means),
         "product and pow": _normalized_rows(lambda x: x * x, lambda x, v: x * layers.pow(v, -0.5)),
+        "powers": _normalized_rows(lambda x: x**2, lambda x, v: x / v**0.5),
+        "moments": hidden(_normalized_by_moments),
     },
 )
 

@@ -45,6 +45,12 @@ def _over_twice(x, dims):
     return (x - mean) / layers.sqrt(layers.reduce_mean(layers.square(x - mean), dim=dims, keep_dim=True) + 1e-5)
 
 
+def _by_moments(x, dims):
+    mean = layers.reduce_mean(x, dim=dims, keep_dim=True)
+    variance = layers.reduce_mean(layers.square(x), dim=dims, keep_dim=True) - layers.square(mean)
+    return (x - mean) / layers.sqrt(variance + 1e-5)
+
+
 def _along_channels(x):
     apart = layers.elementwise_sub(x, layers.reduce_mean(x, dim=[0, 2, 3]), axis=1)
     deviation = layers.sqrt(layers.reduce_mean(apart * apart, dim=[0, 2, 3]) + 1e-5)
@@ -71,6 +77,7 @@ BATCH_NORM = Task(
         "along channels": _images(lambda x: _stretched(_along_channels(x))),
         "kept dimensions": _images(lambda x: _stretched(_over(x, [0, 2, 3]))),
         "difference twice": _images(lambda x: _stretched(_over_twice(x, [0, 2, 3]))),
+        "moments": _images(lambda x: _stretched(_by_moments(x, [0, 2, 3]))),
         "reshaped parameters": _images(lambda x: _stretched_whole(_over(x, [0, 2, 3]))),
         "batch_norm": _by_layer(layers.batch_norm),
     },

@@ -35,18 +35,70 @@ SOFTMAXES = {
     "less a constant": stopped,
     "without the dimension": by_rows,
 }
-SQUARES = {"square": layers.square, "product": lambda x: x * x}
+SQUARES = {"square": layers.square, "product": lambda x: x * x, "pow": lambda x: layers.pow(x, 2.0)}
 ROOTS = {
     "sqrt": lambda x, v: x / layers.sqrt(v),
     "rsqrt": lambda x, v: x * layers.rsqrt(v),
     "pow": lambda x, v: x * layers.pow(v, -0.5),
+    "quotient of pow": lambda x, v: x / layers.pow(v, 0.5),
 }
+
+
+def of_moments(x, mean, square, dims):
+    return layers.reduce_mean(square(x), dim=dims, keep_dim=True) - square(mean)
 
 
 def normalized(x, g, b, square="square", root="sqrt", epsilon=1e-5):
     apart = x - layers.reduce_mean(x, dim=-1, keep_dim=True)
     variance = layers.reduce_mean(SQUARES[square](apart), dim=-1, keep_dim=True)
     return ROOTS[root](apart, variance + epsilon) * g + b
+
+
+@pytest.mark.usefixtures("new_program")
+def test_powers_by_numbers_are_squares_and_roots():
+    inputs = [data(*each, dtype="float32") for each in (("x", 4, 6), ("g", 6), ("b", 6))]
+    apart = inputs[0] - layers.reduce_mean(inputs[0], dim=-1, keep_dim=True)
+    variance = layers.reduce_mean(apart**2, dim=-1, keep_dim=True)
+    left = compare(apart / (variance + 1e-5) ** 0.5 * inputs[1] + inputs[2], inputs, "float32")
+    assert {"layer_norm", "layer_norm_grad"} <= left
+    assert left.isdisjoint({"elementwise_pow", "pow", "reduce_mean", "pow_grad", "reduce_mean_grad"})
+
+
+@pytest.mark.usefixtures("new_program")
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("square", SQUARES)
+@pytest.mark.parametrize(("dims", "kind"), [([-1], "layer_norm"), ([0], "batch_norm")])
+def test_the_variance_may_be_that_of_moments(dims, kind, square, dtype):
+    x = data("x", 8, 6, dtype=dtype)
+    mean = layers.reduce_mean(x, dim=dims, keep_dim=True)
+    left = compare((x - mean) / layers.sqrt(of_moments(x, mean, SQUARES[square], dims) + 1e-5), [x], dtype)
+    assert {kind, f"{kind}_grad"} <= left
+    assert left.isdisjoint({"reduce_mean", "elementwise_div", "elementwise_div_grad", "reduce_mean_grad"})
+
+
+@pytest.mark.usefixtures("new_program")
+def test_a_mean_of_something_else_is_no_moment():
+    x, y = data("x", 8, 6), data("y", 8, 6)
+    mean = layers.reduce_mean(x, dim=[-1], keep_dim=True)
+    others = {
+        "other squares": of_moments(y, mean, layers.square, [-1]),
+        "other mean": of_moments(x, layers.reduce_mean(y, dim=[-1], keep_dim=True), layers.square, [-1]),
+        "other dimensions": of_moments(x, mean, layers.square, [0]),
+    }
+    for what, variance in others.items():
+        assert "layer_norm" not in types_left((x - mean) / layers.sqrt(variance + 1e-5)), what
+
+
+@pytest.mark.usefixtures("new_program")
+def test_moments_that_lose_their_digits_are_normalized():
+    x = data("x", 2, 64, dtype="float32")
+    mean = layers.reduce_mean(x, dim=-1, keep_dim=True)
+    out = (x - mean) / layers.sqrt(of_moments(x, mean, layers.square, -1) + 1e-5)
+    given = np.float32(1e4) + numbers(2, 64, dtype="float32")
+    found, _ = with_and_without(FindNormalizations(), {"x": given}, [out])
+    apart = given.astype("float64") - given.mean(-1, keepdims=True, dtype="float64")
+    expected = apart / np.sqrt((apart * apart).mean(-1, keepdims=True) + 1e-5)
+    np.testing.assert_allclose(found[0], expected, rtol=0.01, atol=0.01)
 
 
 def by_columns(x, axis=0):
