@@ -35,7 +35,7 @@ def prepare_feed(program: Program, feed: Any, place: Place, scope: Scope | None 
     Raises
     ------
     FeedError
-        An unknown name, a shape that does not fit, or a dtype whose conversion would change values.
+        A shape that does not fit, or a dtype whose conversion would change values.
     """
     feed = feed_of_one(feed)
     block = program.global_block()
@@ -43,10 +43,10 @@ def prepare_feed(program: Program, feed: Any, place: Place, scope: Scope | None 
     for name, value in feed.items():
         var = block.vars.get(name)
         if var is None:
-            raise FeedError(
-                f"the program has no variable {name!r} to feed",
-                hint=_names_to_feed(str(name), [v.name for v in block.vars.values() if v.is_data]),
-            )
+            # A program for tests, or one that was loaded, may lack what is fed to train.
+            hint = _names_to_feed(str(name), [v.name for v in block.vars.values() if v.is_data])
+            warn(f"the program has no variable {name!r} to feed, which is left out. {hint}", registry=_WARNED)
+            continue
         arrays[name] = _as_array(var, value, place)
         if isinstance(value, LoDTensor):
             arrays.update(_lengths(name, value))

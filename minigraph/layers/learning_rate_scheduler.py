@@ -140,7 +140,7 @@ def piecewise_decay(boundaries: Sequence[int], values: Sequence[float]) -> Decay
         step = _step()
         # Made outside of the cases, each of which writes it.
         rate = create_global_var([1], 0.0, "float32", persistable=True, name="learning_rate")
-        if not boundaries:
+        if len(boundaries) == 0:
             assign(fill_constant([1], "float32", as_float(values[0])), rate)
             return rate
         with Switch() as switch:

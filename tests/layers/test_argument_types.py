@@ -47,6 +47,9 @@ def image():
         lambda i, f: layers.pad(vector(), [0, 0, i(1), 1], f(1.0)),
         lambda i, f: layers.matmul(vector(), vector(), transpose_y=True, alpha=f(0.5)),
         lambda i, f: layers.increment(layers.fill_constant([1], "float32", 1.0), f(2.0)),
+        lambda i, f: layers.piecewise_decay(
+            *map(np.array, ([1, 2], [1.0, 0.5, 0.25])) if i is np.int64 else ([1, 2], [1.0, 0.5, 0.25])
+        ),
         lambda i, f: layers.label_smooth(vector(), epsilon=f(0.5)),
     ],
 )
@@ -57,6 +60,14 @@ def test_numbers_of_numpy_are_taken_for_pythons(call):
             call(integer, number)
             texts.append(str(fluid.default_main_program()))
     assert len(set(texts)) == 1
+
+
+def test_a_number_of_numpy_is_not_truncated():
+    """In Paddle 1.8.5 the decay is 0: an attribute of np.float32 becomes an integer."""
+    loss = layers.mean(layers.fc(vector(), 1, bias_attr=False))
+    fluid.optimizer.SGD(0.1, regularization=fluid.regularizer.L2Decay(np.float32(0.25))).minimize(loss)
+    (decay,) = [op for op in fluid.default_main_program().global_block().ops if op.type == "scale"]
+    assert decay.attr("scale") == 0.25
 
 
 def test_center_loss_takes_a_rate_of_numpy():
