@@ -134,6 +134,10 @@ class _Check:
         self.spread: dict[str, Spread] = {name: LOCAL for name, var in self.block.vars.items() if var.is_data}
         self.spread |= dict.fromkeys(sharded_state(program), SHARD)
         self.spread |= dict.fromkeys(kept, LOCAL)
+        self.settings = {
+            name for name, var in self.block.vars.items() if var.is_data and -1 not in (var.shape or (-1,))
+        }
+        """Values that are fed but have no samples, such as a learning rate, and what is computed of them alone."""
         self.kept: set[str] = set()
         """Persistable variables that are of the samples of one rank."""
         self.divided: set[str] = set()
@@ -176,7 +180,7 @@ class _Check:
         """Raise if ranks may run a block of updates and exchanges that others do not."""
         for slot in ("Cond", "Condition"):
             for name in op.inputs.get(slot, ()):
-                if self.of(name) is not R:
+                if self.of(name) is not R and name not in self.settings:
                     raise wrong(
                         op, f"updates or exchanges if {name}, {self.of(name).value}, says so",
                         "parameters of ranks then drift apart, or ranks wait for each other",
@@ -202,16 +206,26 @@ class _Check:
             found = self._computed(op)
         pairs = set(op.role_vars[1::2]) if op.role & Role.BACKWARD else set()
         unchanged = {EMPTY, *unchanged_names(op)}
+        is_setting = found is LOCAL and self._keeps_settings(op)
         for name in op.output_arg_names:
             if name in unchanged:
                 continue
             self.spread[name] = PARTIAL if name in pairs and found is LOCAL else found
-            if found in (LOCAL, PARTIAL):
+            if is_setting:
+                self.settings.add(name)
+            elif found in (LOCAL, PARTIAL):
+                self.settings.discard(name)
                 self._check_kept(op, op.block.find_var(name), found)
             if not op.type.startswith(("c_", "merged_c_")):
                 self.reduced.pop(name, None)
         if op.type == "clip_parts":
             self.spread[op.output("Norm")[0]] = R  # of whole arrays
+
+    def _keeps_settings(self, op: Operator) -> bool:
+        """Whether an operator of the forward pass computes of settings alone."""
+        if op.role & Role.BACKWARD or _draws(op):
+            return False
+        return all(name in self.settings or self.of(name) is R for name in op.input_arg_names)
 
     def _computed(self, op: Operator) -> Spread:
         """The spread of what an operator computes; raise where that is the number of one rank taken for all."""
@@ -428,7 +442,9 @@ class _Check:
     def _check_rate(self, op: Operator, param: str) -> None:
         """Raise if the learning rate, or what else an update reads, is that of one rank."""
         for name in op.input_arg_names if not self.is_local_sgd else ():
-            if name not in op.inputs["Grad"] and self.of(name) in (LOCAL, PARTIAL):
+            if name in op.inputs["Grad"] or name in self.settings:
+                continue
+            if self.of(name) in (LOCAL, PARTIAL):
                 raise wrong(
                     op, f"updates {param} by {name}, which is {self.of(name).value}",
                     "parameters of ranks then drift apart", f"Average {name}: c_allreduce_sum, then scale by 1 / N.",

@@ -70,6 +70,16 @@ def adam_and_a_schedule():
 
 
 @case(RIGHT)
+def a_rate_that_is_fed():
+    main = fluid.Program()
+    with fluid.program_guard(main, fluid.Program()):
+        rate = layers.scale(fluid.data("rate", [1]), 0.5)
+        loss = layers.mean(layers.fc(fluid.data("x", [None, 4]), 1))
+        fluid.optimizer.SGD(rate).minimize(loss)
+    return exchanged(main)
+
+
+@case(RIGHT)
 def parameters_in_the_loss():
     main = fluid.Program()
     with fluid.program_guard(main, fluid.Program()):
