@@ -26,13 +26,14 @@ class ShardBatch(Pass):
     """Divide what is fed into `shards` equal parts, and repeat the forward and the backward pass for each.
 
     The gradient of the loss is divided by the number of shards, and the gradients of a parameter are added up by a
-    binary tree over the shards. The loss becomes the mean of those of the shards; so does each floating-point result of
-    one element that nothing reads, and other results that nothing reads are joined along the first dimension. What
-    belongs to one shard has its number after its name: ``fc_0.tmp_1.shard_0``. Sequences are divided by their number on
-    the outermost level. A recurrent network is written out step by step, if their number is known; of other loops, and
-    of branches, each shard has its own, which its own samples decide. A dropout gets its seed from the program's
-    ``random_seed``, the step and the number of the shard among those of all ranks; the startup program must hold the
-    number of steps, as `count_steps` has it.
+    binary tree over the shards. The loss becomes the mean of those of the shards. Metrics and other operators that
+    neither the loss nor a gradient needs are not repeated: they read the results of all shards, joined along the first
+    dimension. What can't be joined they have for each shard, and a floating-point result of one element is then the
+    mean over the shards. What belongs to one shard has its number after its name: ``fc_0.tmp_1.shard_0``. Sequences are
+    divided by their number on the outermost level. A recurrent network is written out step by step, if their number is
+    known; of other loops, and of branches, each shard has its own, which its own samples decide. A dropout gets its
+    seed from the program's ``random_seed``, the step and the number of the shard among those of all ranks; the startup
+    program must hold the number of steps, as `count_steps` has it.
 
     Law: where the loss is a mean over the samples, the updates are those of the whole batch, but for rounding and for
     what dropouts draw. The bits of a shard's gradients depend on the shard alone.
@@ -46,7 +47,8 @@ class ShardBatch(Pass):
     ------
     ProgramError
         If there is no backward pass, or something in it depends on other samples: statistics that it updates, random
-        numbers but for those of a dropout outside of loops and branches, or updates between two backward passes.
+        numbers but for those of a dropout outside of loops and branches, or updates between two backward passes. If an
+        operator behind the backward pass reads what each shard has a part of and that can't be joined.
     """
 
     shards: int
@@ -79,7 +81,12 @@ class _Sharding:
     def __init__(self, block: Block, shards: int) -> None:
         self.block, self.shards = block, shards
         self.fed = [name for name, var in block.vars.items() if var.is_data]
-        self.ops = self._dependent()
+        self.state = _state(block)
+        dependent = self._dependent()
+        whole = self._of_whole_batch(dependent)
+        self.metrics = [op for op in dependent if op in whole]
+        """Operators of the forward pass that read the results of all shards, such as metrics."""
+        self.ops = [op for op in dependent if op not in whole]
         self.last = self.ops[-1]
         self.after = self.last._next
         mine = set(self.ops)
@@ -106,6 +113,9 @@ class _Sharding:
             self._add_up(op, name, [names[name] for names in maps], (param, name))
         self._scale_losses()
         self._join_leaves(maps, set(grads))
+        for op in self.metrics:
+            self.block.remove(op)
+            self.block._link(self.after, op)
         for op in self.ops:
             self.block.remove(op)
 
@@ -119,14 +129,48 @@ class _Sharding:
         """
         ops = [op for op in self.block.ops if not op.role & (Role.OPTIMIZE | Role.LR_SCHED)]
         found = self._followed(ops, with_overwriting=False)
-        if found:
-            found = self._followed(ops[: ops.index(found[-1]) + 1], with_overwriting=True)
-        if not any(op.role & Role.BACKWARD for op in found):
+        last = next((op for op in reversed(found) if op.role & Role.BACKWARD), None)
+        if last is None:
             raise ProgramError(
                 "ShardBatch: the program has no backward pass",
                 hint="Call minimize or append_backward on its loss first.",
             )
-        return found
+        # Behind the backward pass nothing is divided: it reads what the shards' results are joined to.
+        return self._followed(ops[: ops.index(last) + 1], with_overwriting=True)
+
+    def _of_whole_batch(self, dependent: Sequence[Operator]) -> set[Operator]:
+        """Those of the operators that neither a loss nor a gradient needs, and that can read joined results."""
+        needed: set[str] = set()
+        divided: set[Operator] = set()
+        for op in reversed(dependent):
+            is_root = op.role & (Role.BACKWARD | Role.LOSS) or SUB_BLOCK in op.attrs
+            if is_root or not needed.isdisjoint(op.output_arg_names):
+                divided.add(op)
+                needed.update(op.input_arg_names)
+        made = {name: op for op in divided for name in op.output_arg_names}
+        used = needed.union(made)
+        places = {op: place for place, op in enumerate(self.block.ops)}
+        last = {name: place for op, place in places.items() for name in op.output_arg_names}
+        for op in dependent:
+            if op in divided:
+                continue
+            # Nothing that it reads or writes is written over until the gradients are there.
+            can_wait = used.isdisjoint(op.output_arg_names) and all(
+                last.get(name, -1) <= places[op] for name in (*op.input_arg_names, *op.output_arg_names)
+            )
+            if not can_wait or not all(self._can_join(name, made[name]) for name in op.input_arg_names if name in made):
+                divided.add(op)
+                made.update(dict.fromkeys(op.output_arg_names, op))
+                used.update(op.input_arg_names, op.output_arg_names)
+        return set(dependent) - divided
+
+    def _can_join(self, name: str, maker: Operator) -> bool:
+        """Whether the results of shards have a value for the whole batch that does not depend on the shards."""
+        var = self.block.var(name)
+        if var.tensor_type is None or var.kind is not VarKind.LOD_TENSOR:
+            return False
+        is_open = (var.shape or (0,))[0] == -1
+        return bool(var.lod_level) or is_open or (bool(maker.role & Role.LOSS) and _is_number(var))
 
     def _followed(self, ops: Sequence[Operator], with_overwriting: bool) -> list[Operator]:
         """The operators that depend on what is fed, or write over what one of them has used."""
@@ -143,9 +187,11 @@ class _Sharding:
     def _check(self) -> None:
         for op in self.ops:
             unchanged = {EMPTY, *unchanged_names(op)}
-            kept = [name for name in op.output_arg_names if name not in unchanged and self.block.var(name).persistable]
-            if kept:
-                raise _refused(op, f"it updates {kept[0]}, which is the same for all samples")
+            for name in op.output_arg_names:
+                if name in unchanged or not self.block.var(name).persistable:
+                    continue
+                if name in self.state or not self._can_join(name, op):
+                    raise _refused(op, f"it updates {name}, which is the same for all samples")
             if SUB_BLOCK in op.attrs:
                 self._check_block(op)
             elif op.definition.has_effect:
@@ -153,6 +199,7 @@ class _Sharding:
             elif op.type != "dropout" and is_random(op.type):
                 raise _refused(op, "it draws random numbers")
         ops = list(self.block.ops)
+        self._check_readers(ops[ops.index(self.last) + 1 :])
         grads: set[str] = set()
         for op in ops[ops.index(self.ops[0]) : ops.index(self.last)]:
             if op.role & Role.OPTIMIZE:
@@ -160,6 +207,17 @@ class _Sharding:
             if not grads.isdisjoint(op.input_arg_names):
                 raise _refused(op, "it reads a gradient in front of operators of the backward pass")
             grads.update(grad for _, grad in completed_pairs(op))
+
+    def _check_readers(self, ops: Sequence[Operator]) -> None:
+        """Raise if operators behind the backward pass read what the shards only have parts of."""
+        grads = {name for op in self.ops for _, name in completed_pairs(op)}
+        made = {name: op for op in self.ops for name in op.output_arg_names if name not in grads}
+        for op in ops:
+            for name in op.input_arg_names:
+                if name in made and not (self._can_join(name, made[name]) or _is_number(self.block.var(name))):
+                    raise _refused(op, f"it reads {name}, of which each shard has a part")
+            for name in op.output_arg_names:
+                made.pop(name, None)
 
     def _check_block(self, op: Operator) -> None:
         for inside in ops_inside(op):
@@ -230,7 +288,7 @@ class _Sharding:
         return name in self.made and not self.block.var(name).persistable
 
     def _of_shard(self, name: str, names: dict[str, str], shard: int) -> str:
-        if name == EMPTY or self.block.var(name).persistable:  # such as statistics that are only used
+        if name == EMPTY or name in self.state:  # such as statistics that are only used
             return name
         names[name] = self._new(f"{name}.shard_{shard}", self.block.var(name), type=self.block.var(name).kind)
         return names[name]
@@ -279,15 +337,16 @@ class _Sharding:
         outside = {name for op in self.block.ops if op not in divided for name in op.input_arg_names}
         for op in self.ops:
             for name in op.output_arg_names:
-                is_leaf = name not in read and not op.role & Role.BACKWARD
-                if name in maps[0] and name not in grads and (is_leaf or name in outside or op.role & Role.LOSS):
+                is_wanted = name not in read or self.block.var(name).persistable or bool(op.role & Role.LOSS)
+                is_wanted = (is_wanted and not op.role & Role.BACKWARD) or name in outside
+                if name in maps[0] and name not in grads and is_wanted:
                     self._join(op, name, [names[name] for names in maps])
 
     def _join(self, op: Operator, name: str, parts: Sequence[str]) -> None:
         var = self.block.var(name)
         if var.tensor_type is None or var.kind is not VarKind.LOD_TENSOR:  # such as the scopes of a loop
             return
-        if var.shape == (1,) and var.dtype.is_floating:
+        if _is_number(var):
             total = tree(list(parts), lambda x, y: self._appended("elementwise_add", x, y, op))
             attrs = {"scale": 1.0 / self.shards, "op_role": op.role}
             self._append("scale", {"X": total}, {"Out": name}, attrs, op)
@@ -302,6 +361,20 @@ class _Sharding:
         out = self._new(f"{x}.sum", self.block.var(x))
         self._append(type, {"X": x, "Y": y}, {"Out": out}, {}, like)
         return out
+
+
+def _state(block: Block) -> set[str]:
+    """Names of persistable variables that are read before they are written, so that they outlive a run."""
+    written: set[str] = set()
+    found: set[str] = set()
+    for op in block.ops:
+        found.update(name for name in op.input_arg_names if name not in written)
+        written.update(op.output_arg_names)
+    return {name for name in found if (var := block.find_var(name)) is not None and var.persistable}
+
+
+def _is_number(var: Variable) -> bool:
+    return var.shape == (1,) and var.dtype.is_floating
 
 
 _HINT = "Leave it out, or train without shards."

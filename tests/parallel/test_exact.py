@@ -73,6 +73,46 @@ def test_shards_train_like_the_whole_batch():
             np.testing.assert_allclose(param, other, rtol=1e-5, atol=1e-6)
 
 
+def test_metrics_see_the_whole_batch():
+    """Also those with state, behind the updates, and of a loss that is persistable."""
+    rng = np.random.default_rng(1)
+    feeds = [{"x": rng.normal(size=(8, 3)).astype("float32"), "y": rng.integers(0, 2, size=(8, 1))} for _ in range(3)]
+    found = []
+    for shards in (0, 2, 4):
+        main, startup = fluid.Program(), fluid.Program()
+        startup.random_seed = 1
+        with fluid.program_guard(main, startup), fluid.unique_name.guard():
+            x, y = fluid.data("x", [None, 3]), fluid.data("y", [None, 1], "int64")
+            chance = layers.softmax(layers.fc(x, 2))
+            area, *_ = layers.auc(chance, y)
+            loss = layers.mean(layers.cross_entropy(chance, y))
+            loss.persistable = True
+            fluid.optimizer.SGD(0.5).minimize(loss)
+            right = layers.accuracy(chance, y)
+            squares = layers.reduce_sum(layers.square(chance))
+        twin = ShardBatch(shards)(main) if shards else main
+        executor, scope = fluid.Executor(), fluid.Scope()
+        executor.run(startup, scope=scope)
+        found.append([executor.run(twin, feed, [area, loss, right, squares], scope=scope) for feed in feeds])
+        np.testing.assert_array_equal(found[-1][-1][1], np.array(scope.find_var(loss.name).get_tensor()))
+    for steps in found[1:]:
+        for step, expected in zip(steps, found[0], strict=True):
+            for value, other in zip(step, expected, strict=True):
+                np.testing.assert_allclose(value, other, rtol=1e-5)
+
+
+def test_what_the_shards_have_parts_of_is_not_read_behind_the_backward_pass():
+    main = fluid.Program()
+    with fluid.program_guard(main, fluid.Program()):
+        x = fluid.data("x", [None, 3])
+        count = layers.reduce_sum(layers.cast(x > 0.0, "int64"))
+        loss = layers.reduce_sum(layers.fc(x, 1)) / layers.cast(count, "float32")
+        fluid.optimizer.SGD(0.5).minimize(loss)
+        layers.scale(count, 2.0)
+    with pytest.raises(ProgramError, match=r"cannot divide scale: it reads reduce_sum_0\.tmp_0, of which each shard"):
+        ShardBatch(2)(main)
+
+
 def by_value(pairs):
     return [(param, layers.clip(grad, -0.01, 0.01)) for param, grad in pairs]
 
