@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, Protocol
 
 from minigraph.errors import (
@@ -18,6 +19,7 @@ from minigraph.errors import (
 from minigraph.ir.operator import Operator
 from minigraph.ir.variable import Variable
 from minigraph.opdef import DECLARED, EMPTY
+from minigraph.opdef.lengths import counterpart
 from minigraph.support.undo import note
 from minigraph.types import TensorType, VarKind
 
@@ -75,9 +77,10 @@ def infer_outputs(op: Operator, block: Namespace) -> None:
 def _infer_lod_levels(op: Operator, block: Namespace) -> None:
     """Write the numbers of levels of sequences to the output variables."""
 
-    def levels(slot: str) -> Sequence[None]:
-        found = [block.find_var(name) for name in op.inputs.get(slot, ())[:1]]
-        return (None,) * sum(var.lod_level for var in found if var is not None)
+    def levels(slot: str, at: int = 0, results: int = 0) -> Sequence[None]:
+        names = op.inputs.get(slot, ())
+        var = block.find_var(names[counterpart(at, results, len(names))]) if names else None
+        return (None,) * (0 if var is None else var.lod_level)
 
     def rows(name: str) -> Sequence[int]:
         var = block.find_var(name)
@@ -85,12 +88,14 @@ def _infer_lod_levels(op: Operator, block: Namespace) -> None:
 
     counts = {slot: len(levels(slot)) for slot in op.definition.input_slots}
     for slot, source in op.definition.lod.items():
-        for name in op.outputs.get(slot, ()):
+        results = op.outputs.get(slot, ())
+        for at, name in enumerate(results):
             var = block.find_var(name)
             if var is None or var.is_data:
                 continue
             has_none = source.kind == "rows" and rows(name) != rows(op.inputs[source.slots[0]][0])
-            var.lod_level = 0 if has_none else len(source.levels(levels, (None,) * source.count(counts, op.attrs)))
+            of = partial(levels, at=at, results=len(results))
+            var.lod_level = 0 if has_none else len(source.levels(of, (None,) * source.count(counts, op.attrs)))
 
 
 def _type_read(op: Operator, block: Namespace, slot: str, name: str) -> TensorType | None:

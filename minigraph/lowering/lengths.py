@@ -18,6 +18,7 @@ from minigraph.errors import ExecutionError, MinigraphError
 from minigraph.ir import Block, Operator, Program
 from minigraph.ir.effects import body_of, outer_names
 from minigraph.opdef import EMPTY, SUB_BLOCK, OpDef, Slot, definition_of
+from minigraph.opdef.lengths import counterpart
 from minigraph.types import DType, TensorType, VarKind
 
 _MARK = "@LOD"
@@ -129,18 +130,21 @@ class _Carrier:
 
     def _carry(self, op: Operator) -> None:
         definition = op.definition
-        inputs = {slot: self._of(op.inputs[slot][0]) for slot in op.inputs if op.inputs[slot]}
+        inputs = {slot: [self._of(name) for name in names] for slot, names in op.inputs.items() if names}
         given: dict[str, Names] = {}
         for text in definition.lengths:
             slot = text.removesuffix("?")
             given[slot + _MARK] = self._looked_at(op, slot, is_optional=text != slot)
-        new = self._new(op, {slot: len(names) for slot, names in inputs.items()})
+        new = self._new(op, {slot: len(found[0]) for slot, found in inputs.items()})
         for slot, names in op.outputs.items():
-            levels: Names = ()
             source = definition.lod.get(slot)
-            if source is not None and (source.kind != "rows" or self._keeps_rows(op, source.slots[0], slot)):
-                levels = tuple(source.levels(lambda slot: inputs.get(slot, ()), new))
-            for name in names:
+            if source is not None and source.kind == "rows" and not self._keeps_rows(op, source.slots[0], slot):
+                source = None
+            for at, name in enumerate(names):
+                levels: Names = ()
+                if source is not None:
+                    own = {slot: found[counterpart(at, len(names), len(found))] for slot, found in inputs.items()}
+                    levels = tuple(source.levels((dict.fromkeys(source.slots, ()) | own).__getitem__, new))
                 if levels:
                     self.levels[name] = levels
                 else:

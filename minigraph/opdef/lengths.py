@@ -36,11 +36,19 @@ class LengthSource:
     count: Count = lambda levels, attrs: 1
 
     def levels(self, of: Callable[[str], Levels], new: Levels) -> Levels:
-        """The levels of the result, from those of the first variable of each input slot and those that are new."""
+        """The levels of a result, from those of a variable of each input slot, see `counterpart`, and the new ones."""
         if self.kind == "new":
             return new
         found = next((levels for slot in self.slots if (levels := of(slot))), ())
         return found[:-1] if self.kind == "pooled" else found
+
+
+def counterpart(at: int, results: int, inputs: int) -> int:
+    """The variable of an input slot whose lengths count for result `at`: the first, unless there is one for each.
+
+    The gradients of several inputs, as of `sequence_concat`, have the lengths of their inputs.
+    """
+    return at if results == inputs else 0
 
 
 def length_source_of(text: str | Count) -> LengthSource | None:

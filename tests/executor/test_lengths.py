@@ -165,6 +165,15 @@ def test_joined_rows_have_the_sequences_of_all():
     assert partly.lod() == []
 
 
+@pytest.mark.parametrize("join", [layers.sequence_concat, layers.concat])
+def test_the_gradient_of_each_that_is_joined_has_its_own_sequences(join):
+    x, y = words(2), fluid.data("y", [None, 2], lod_level=1)
+    x.stop_gradient = y.stop_gradient = False
+    grads = fluid.gradients(layers.reduce_sum(layers.square(join([x, y]))), [x, y])
+    of_x, of_y = run_both(*grads, feed={"x": tensor([[2, 3, 4]], 2), "y": tensor([[1, 2, 2]], 2)})
+    assert (of_x.lod(), of_y.lod()) == (lod_of([2, 3, 4]), lod_of([1, 2, 2]))
+
+
 @pytest.mark.parametrize("executor", [fluid.Executor, Interpreter])
 def test_lengths_that_a_program_makes_need_no_fed_ones(executor):
     y = layers.lod_reset(fluid.data("x", [3, 1]), target_lod=[0, 2, 3])
