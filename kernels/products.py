@@ -17,7 +17,7 @@ from minigraph.kernels.upcast import widen, widened
 _FIRST_OF_SIZE_3 = 9
 """Value of `dim` that stands for the first dimension of size 3, as Paddle writes it."""
 
-_LEAST_SQUARE = 1e-8  # fluid's bound, below which vectors count as zero
+LEAST_SQUARE = 1e-8  # fluid's bound, below which vectors count as zero
 
 
 def _like(xp, total, x) -> Any:
@@ -155,7 +155,7 @@ def _slope_of_distance(xp, difference, distance, p) -> Any:
 @kernel("cos_sim")
 def cos_sim(xp, x, y):
     a, b = _vectors(xp, x), _vectors(xp, y)
-    norms = [xp.sqrt(xp.maximum(add_over(xp, each * each, (1,), keepdims=True), _LEAST_SQUARE)) for each in (a, b)]
+    norms = [xp.sqrt(xp.maximum(add_over(xp, each * each, (1,), keepdims=True), LEAST_SQUARE)) for each in (a, b)]
     cosine = add_over(xp, a * b, (1,), keepdims=True) / (norms[0] * norms[1])
     return tuple(each.astype(x.dtype, copy=False) for each in (cosine, *norms))
 
@@ -183,4 +183,4 @@ def _turning(xp, vectors, slope, norm) -> Any:
     """Factor of the component along a vector, which the gradient must not have; zero where the norm is its bound."""
     # Where the norm is its bound it is a constant, and turning the vector changes no length.
     squares = add_over(xp, vectors * vectors, (1,), keepdims=True)
-    return xp.where(squares > _LEAST_SQUARE, slope / (norm * norm), 0)
+    return xp.where(squares > LEAST_SQUARE, slope / (norm * norm), 0)

@@ -18,6 +18,7 @@ from minigraph.kernels.jit.loops_in_tables import record_loop, types_of
 from minigraph.kernels.jit.offers import numba_name, offer, vectors
 from minigraph.kernels.jit.recorders import native_loop
 from minigraph.kernels.normalization import FEW_TO_A_MEAN, uses_running_statistics
+from minigraph.kernels.products import LEAST_SQUARE
 from minigraph.support.window_rules import CHANNELS_LAST
 
 _MODULES = ("normalization",)
@@ -38,6 +39,9 @@ _LETTERS = {
     "instance_norm_grad": "mvvvmmww",
     "unit_rows": "mfvm",
     "unit_rows_grad": "mmfm",
+    "cosines": "mmfvvv",
+    "cosines_grad": "mmvvvvfm",
+    "cosines_grads": "mmvvvvfmm",
 }
 """The kinds of the parameters of each loop, see `minigraph.kernels.jit.loops_in_tables`."""
 
@@ -310,3 +314,40 @@ def _norm_grad(new, name, x, length, d_y, *, axis, epsilon):
 
 _register("norm", _norm_loop, _norm)
 _register("norm_grad", _norm_grad_loop, _norm_grad)
+
+
+# Angles between rows
+
+
+def _cosines_loop(name: str, x: Any, y: Any) -> str | None:
+    fits = x.dtype == np.float32 and len(x.shape) > 1 and prod(x.shape) >= offers.LEAST and 0 not in x.shape
+    return name if fits and y.dtype == x.dtype and y.shape == x.shape else None
+
+
+def _cos_sim_loop(x, y):
+    return _cosines_loop("cosines", x, y)
+
+
+def _cos_sim(new, name, x, y):
+    matrix = x.shape[0], prod(x.shape[1:])
+    found = [new((x.shape[0], 1), x.dtype) for _ in range(3)]
+    return (x.reshape(matrix), y.reshape(matrix), LEAST_SQUARE, *(each.reshape(-1) for each in found)), tuple(found)
+
+
+def _cos_sim_grad_loop(x, y, *others, wanted):
+    alike = all(each.dtype == x.dtype for each in others)
+    return _cosines_loop("cosines_grads" if all(wanted) else "cosines_grad", x, y) if alike and any(wanted) else None
+
+
+def _cos_sim_grad(new, name, x, y, cosine, x_norm, y_norm, d_out, *, wanted):
+    matrix = x.shape[0], prod(x.shape[1:])
+    rows = [(x.reshape(matrix), x_norm.reshape(-1)), (y.reshape(matrix), y_norm.reshape(-1))]
+    (one, norm), (other, other_norm) = rows if wanted[0] else rows[::-1]
+    found = [new(x.shape, x.dtype) if is_wanted else None for is_wanted in wanted]
+    made = [each.reshape(matrix) for each in found if each is not None]
+    given = one, other, cosine.reshape(-1), norm, other_norm, d_out.reshape(-1), LEAST_SQUARE, *made
+    return given, tuple(found)
+
+
+_register("cos_sim", _cos_sim_loop, _cos_sim)
+_register("cos_sim_grad", _cos_sim_grad_loop, _cos_sim_grad)

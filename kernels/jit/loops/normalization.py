@@ -218,6 +218,49 @@ def unit_rows_grad(x, d_y, epsilon, d_x):
             d_x[i, j] = T((np.float64(d_y[i, j]) - np.float64(x[i, j]) * along) * factor)
 
 
+# Angles between rows
+
+
+def bounded_norm(x, i, least):
+    return np.sqrt(max(row_sum_of_squares(x, i, 0.0), least))
+
+
+def cosines(x, y, least, cosine, x_norm, y_norm):
+    T = x.dtype.type
+    for i in range(x.shape[0]):
+        a, b = bounded_norm(x, i, least), bounded_norm(y, i, least)
+        cosine[i] = T(row_sum_of_products(x, y, i, T(0), T(0)) / (a * b))
+        x_norm[i] = T(a)
+        y_norm[i] = T(b)
+
+
+def turning(x, i, least, slope, norm):
+    """Factor of the component along row `i`; 0 where its norm is the bound."""
+    return slope / (norm * norm) if row_sum_of_squares(x, i, 0.0) > least else 0.0
+
+
+def cosines_grad(x, y, cosine, x_norm, y_norm, d, least, d_x):
+    T = x.dtype.type
+    for i in range(x.shape[0]):
+        a, slope = np.float64(x_norm[i]), np.float64(d[i])
+        both = slope / (a * np.float64(y_norm[i]))
+        along = turning(x, i, least, np.float64(cosine[i]) * slope, a)
+        for j in range(x.shape[1]):
+            d_x[i, j] = T(np.float64(y[i, j]) * both - np.float64(x[i, j]) * along)
+
+
+def cosines_grads(x, y, cosine, x_norm, y_norm, d, least, d_x, d_y):
+    T = x.dtype.type
+    for i in range(x.shape[0]):
+        a, b, slope = np.float64(x_norm[i]), np.float64(y_norm[i]), np.float64(d[i])
+        both, turned = slope / (a * b), np.float64(cosine[i]) * slope
+        along_x, along_y = turning(x, i, least, turned, a), turning(y, i, least, turned, b)
+        for j in range(x.shape[1]):
+            one, other = np.float64(x[i, j]), np.float64(y[i, j])
+            d_x[i, j] = T(other * both - one * along_x)
+            d_y[i, j] = T(one * both - other * along_y)
+
+
 # Channels side by side: a row has one element of each, and sums are taken of whole rows
 
 
