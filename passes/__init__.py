@@ -51,6 +51,7 @@ if TYPE_CHECKING:  # imported when they are asked for, see the end
     from minigraph.passes.slice_rows import SliceRows
     from minigraph.passes.split_operands import SplitOperands
     from minigraph.passes.split_products import SplitProducts
+    from minigraph.passes.split_reshaped import SplitReshaped
     from minigraph.passes.transpose_into_matmul import TransposeIntoMatmul
     from minigraph.passes.transpose_once import TransposeOnce
     from minigraph.passes.transpose_weights import TransposeWeights
@@ -107,6 +108,7 @@ __all__ = [
     "SliceRows",
     "SplitOperands",
     "SplitProducts",
+    "SplitReshaped",
     "TransposeIntoMatmul",
     "TransposeOnce",
     "TransposeWeights",

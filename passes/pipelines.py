@@ -41,6 +41,7 @@ from minigraph.passes.skip_joins import SkipJoins
 from minigraph.passes.slice_rows import SliceRows
 from minigraph.passes.split_operands import SplitOperands
 from minigraph.passes.split_products import SplitProducts
+from minigraph.passes.split_reshaped import SplitReshaped
 from minigraph.passes.transpose_into_matmul import TransposeIntoMatmul
 from minigraph.passes.transpose_once import TransposeOnce
 from minigraph.passes.transpose_weights import TransposeWeights
@@ -53,8 +54,8 @@ from minigraph.passes.write_where_assigned import WriteWhereAssigned
 IN_ORDER: tuple[Pass, ...] = (
     FuseGlobalNorm(), MergeExchanges(), UnrollRecurrent(), OrderOperands(), ShareGradients(), MeanOfAll(),
     FindNormalizations(), FindCrossEntropy(), FoldConstants(), ScaleByConstants(), MultiplyPowers(),
-    BroadcastExpanded(), SliceRows(), JoinSlices(), MatmulToMul(), TransposeWeights(), SplitProducts(), SplitOperands(),
-    CleanUp(), ScaleIntoMatmul(), TurnTransposes(), TransposeIntoMatmul(), ShareCommonSubexpressions(),
+    BroadcastExpanded(), SliceRows(), JoinSlices(), SplitReshaped(), MatmulToMul(), TransposeWeights(), SplitProducts(),
+    SplitOperands(), CleanUp(), ScaleIntoMatmul(), TurnTransposes(), TransposeIntoMatmul(), ShareCommonSubexpressions(),
     FuseSoftmaxCrossEntropy(), SkipJoins(), MergeMatmuls(), MergeColumnSums(), MergeProducts(), TransposeOnce(),
     FindGradientDescent(), FindMomentum(), MergeElementwise(), MergeUpdates(), ShrinkInUpdate(), FuseMeanLoss(),
     FreeAddends(), RemoveDeadOps(), WriteWhereAssigned(), FuseElementwise(), SkipAssigns(),

@@ -11,7 +11,6 @@ from .tasks import (
     HIDDEN,
     MANY_MATRICES,
     ONE_MATRIX,
-    UNSTACKED,
     Apart,
     Task,
     attr,
@@ -292,7 +291,7 @@ LSTM = Task(
         "StaticRNN": memory_static(memory_cell(layers.mul, _gates_by_split)),
         "rnn": lambda x, h, y: classified(layers.rnn(MemoryCell(), x, [h, h], time_major=True)[1][0], y),
     },
-    apart={"concat": ONE_MATRIX, "a matrix for each gate": MANY_MATRICES, "gates by unstack": UNSTACKED},
+    apart={"concat": ONE_MATRIX, "a matrix for each gate": MANY_MATRICES},
 )
 
 # A network of gated recurrent units, of as many steps
@@ -360,5 +359,5 @@ GRU = Task(
         "StaticRNN": gated_static(gated_cell(layers.matmul, _split_in_three)),
         "a matrix for each gate": gated_unrolled(_gated_gate_by_gate),
     },
-    apart={"a matrix for each gate": MANY_MATRICES, "gates by unstack": UNSTACKED},
+    apart={"a matrix for each gate": MANY_MATRICES},
 )

@@ -113,18 +113,6 @@ def multiplies_as_much(task, spelling):
     return counts[0] == counts[1]
 
 
-_SAME_COPIES = {"unstack": "split", "unstack_grad": "concat"}
-
-
-def cuts_otherwise(task, spelling):
-    """Whether only copies have other names, in as many elements."""
-    found, expected = (
-        work([(_SAME_COPIES.get(type, type), *shapes) for type, *shapes in plan(task, name)])
-        for name in (spelling, next(iter(task.spellings)))
-    )
-    return found == expected
-
-
 def differs_by(more=(), less=()):
     """Make the function that says whether the kernels that are no views differ by these."""
 
@@ -140,7 +128,6 @@ def differs_by(more=(), less=()):
 
 ONE_MATRIX = Apart("has one matrix for input and state, whose gradient is joined", has_one_more_join)
 MANY_MATRICES = Apart("has a matrix, and a product, for each gate", multiplies_as_much)
-UNSTACKED = Apart("cuts another dimension of a view", cuts_otherwise)
 VIEWS_STAY = Apart("reshapes stay, which are views", only_views_differ)
 
 

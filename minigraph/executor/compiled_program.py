@@ -107,14 +107,14 @@ class BuildStrategy(_Strategy):
 
     Attributes
     ----------
-    merge_exchanges, unroll_recurrent, fold_constants, slice_rows, matmul_to_mul, clean_up : bool
-    share_common_subexpressions, find_gradient_descent, find_momentum, merge_elementwise : bool
+    merge_exchanges, unroll_recurrent, fold_constants, slice_rows, split_reshaped, matmul_to_mul : bool
+    clean_up, share_common_subexpressions, find_gradient_descent, find_momentum, merge_elementwise : bool
     merge_updates, shrink_in_update, fuse_mean_loss, free_addends, write_where_assigned : bool
     fuse_elementwise, skip_assigns : bool
-        Run `MergeExchanges`, `UnrollRecurrent`, `FoldConstants`, `SliceRows`, `MatmulToMul`, `CleanUp`,
-        `ShareCommonSubexpressions`, `FindGradientDescent`, `FindMomentum`, `MergeElementwise`, `MergeUpdates`,
-        `ShrinkInUpdate`, `FuseMeanLoss`, `FreeAddends`, `WriteWhereAssigned`, `FuseElementwise`, `SkipAssigns`; True by
-        default. They keep every bit.
+        Run `MergeExchanges`, `UnrollRecurrent`, `FoldConstants`, `SliceRows`, `SplitReshaped`, `MatmulToMul`,
+        `CleanUp`, `ShareCommonSubexpressions`, `FindGradientDescent`, `FindMomentum`, `MergeElementwise`,
+        `MergeUpdates`, `ShrinkInUpdate`, `FuseMeanLoss`, `FreeAddends`, `WriteWhereAssigned`, `FuseElementwise`,
+        `SkipAssigns`; True by default. They keep every bit.
     transpose_into_matmul : bool
         Run `TransposeIntoMatmul`, which keeps every bit, too; False by default.
     share_gradients, mean_of_all, find_normalizations, find_cross_entropy, multiply_powers : bool
@@ -165,8 +165,8 @@ class BuildStrategy(_Strategy):
     >>> [each.name for each in strategy.pipeline()]  # doctest: +NORMALIZE_WHITESPACE
     ['FuseGlobalNorm', 'MergeExchanges', 'UnrollRecurrent', 'OrderOperands', 'ShareGradients', 'MeanOfAll',
      'FindNormalizations', 'FindCrossEntropy', 'ScaleByConstants', 'MultiplyPowers', 'BroadcastExpanded',
-     'SliceRows', 'JoinSlices', 'MatmulToMul', 'TransposeWeights', 'SplitProducts', 'SplitOperands', 'CleanUp',
-     'ScaleIntoMatmul', 'TurnTransposes', 'ShareCommonSubexpressions', 'FuseSoftmaxCrossEntropy',
+     'SliceRows', 'JoinSlices', 'SplitReshaped', 'MatmulToMul', 'TransposeWeights', 'SplitProducts', 'SplitOperands',
+     'CleanUp', 'ScaleIntoMatmul', 'TurnTransposes', 'ShareCommonSubexpressions', 'FuseSoftmaxCrossEntropy',
      'SkipJoins', 'MergeMatmuls', 'MergeColumnSums', 'MergeProducts', 'TransposeOnce', 'FindGradientDescent',
      'FindMomentum', 'MergeElementwise', 'MergeUpdates', 'ShrinkInUpdate', 'FuseMeanLoss', 'FreeAddends',
      'RemoveDeadOps', 'WriteWhereAssigned', 'FuseElementwise', 'SkipAssigns']
