@@ -7,10 +7,8 @@ on equal values make equal values, and a copy is the value itself.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Sequence
-from functools import reduce
+from collections.abc import Iterable
 from itertools import count
-from operator import or_
 from typing import Any, NamedTuple
 
 from minigraph.ir.block import Block
@@ -44,31 +42,29 @@ def other_value_read(before: Block, after: Block) -> OtherValue | None:
     bit = (1 << place for place in count())
     names = dict.fromkeys([name for read in asked.values() for name in read if len(old.values[name]) > 1])
     bits = {name: {value: next(bit) for value in old.values[name]} for name in names}
-    below = _below(old, bits)
+    every = {name: sum(of_values.values()) for name, of_values in bits.items()}
+    has_order = {name: _order(old, name) == _order(new, name) for name in bits}
+    makers_of = _Results(new, _made_in(old, new, bits))
+    alike = set(map(_signature, old.read))
     for op, values in asked.items():
-        read = {name: value for name, value in values.items() if name in bits}
-        if not read:
-            continue
-        makers = [maker for name in _results(op, new, old) for maker in old.makers[name]]
-        if any(old.calls[old.call[each]] > 1 for each in makers):
+        read = {name: value for name, value in values.items() if has_order.get(name)}
+        makers = makers_of(op) if read else _NONE
+        if makers.is_repeated:
             continue  # which of two equal operators this one takes the place of cannot be told
-        seen = reduce(or_, [below[each] for each in makers if old.call[each] not in new.calls], 0)
-        has_twin = any(_are_alike(op, each) for each in makers)
+        has_twin = _signature(op) in alike
         for name, value in read.items():
-            if seen & bits[name][value] or not seen & sum(bits[name].values()):
+            if makers.below & bits[name][value] or not makers.below & every[name]:
                 continue
             # A new operator may compute a result from another one that stood after it.
-            if not has_twin and _is_written_last(name, value, makers, old):
-                continue
-            if _order(old, name) == _order(new, name):
+            if has_twin or not _is_written_after(makers, name, value, old):
                 return OtherValue(op, name, new.writer.get((name, value)))
     return None
 
 
-def _is_written_last(name: str, value: int, makers: Sequence[Operator], block: _Numbered) -> bool:
+def _is_written_after(makers: _Makers, name: str, value: int, block: _Numbered) -> bool:
     """Whether a value is written to a name after all of these operators."""
     writer = block.writer.get((name, value))
-    return writer is not None and all(block.place[each] <= block.place[writer] for each in makers)
+    return writer is not None and makers.last <= block.place[writer]
 
 
 class _Numbered:
@@ -109,8 +105,8 @@ class _Numbered:
             self.values[name] = dict.fromkeys([*first, *(self.made[op][name] for op in ops)])
 
 
-def _are_alike(op: Operator, other: Operator) -> bool:
-    return (op.type, op.inputs, op.outputs) == (other.type, other.inputs, other.outputs)
+def _signature(op: Operator) -> tuple[Any, ...]:
+    return op.type, frozenset(op.inputs.items()), frozenset(op.outputs.items())
 
 
 def _order(block: _Numbered, name: str) -> list[int]:
@@ -171,16 +167,58 @@ def _below(block: _Numbered, bits: dict[str, dict[int, int]]) -> dict[Operator, 
     return found
 
 
-def _results(op: Operator, new: _Numbered, old: _Numbered) -> set[str]:
-    """Return the names that an operator writes and the other block has; else those of its nearest readers."""
-    found: set[str] = set()
-    pending, seen = [op], {op}
-    while pending:
-        each = pending.pop()
-        known = [name for name in each.output_arg_names if name in old.makers]
-        found.update(known)
-        for name in () if known else each.output_arg_names:
-            readers = [reader for reader in new.readers.get((name, new.made[each][name]), ()) if reader not in seen]
-            pending += readers
-            seen.update(readers)
-    return found
+class _Makers(NamedTuple):
+    """The operators of the block before that make some names, as far as it is asked for."""
+
+    is_repeated: bool
+    """Whether one of them computes what another operator computes, too."""
+    below: int
+    """Bits of the values on which those that are gone depend."""
+    last: int
+    """Place of the last one."""
+
+
+_NONE = _Makers(False, 0, -1)
+
+
+def _together(makers: Iterable[_Makers]) -> _Makers:
+    is_repeated, below, last = _NONE
+    for each in makers:
+        is_repeated, below, last = is_repeated or each.is_repeated, below | each.below, max(last, each.last)
+    return _Makers(is_repeated, below, last)
+
+
+def _made_in(old: _Numbered, new: _Numbered, bits: dict[str, dict[int, int]]) -> dict[str, _Makers]:
+    """Return the makers of each name in `old`; an operator is gone where `new` has none that computes the same."""
+    below = _below(old, bits)
+    made = {
+        op: _Makers(old.calls[call] > 1, 0 if call in new.calls else below[op], old.place[op])
+        for op, call in old.call.items()
+    }
+    return {name: _together([made[op] for op in ops]) for name, ops in old.makers.items()}
+
+
+class _Results:
+    """The makers of the names that an operator of `block` writes and the block before has; else of its nearest readers.
+
+    Each value is looked at once, whatever the number of operators that lead to it.
+    """
+
+    def __init__(self, block: _Numbered, made: dict[str, _Makers]) -> None:
+        self._block, self._made = block, made
+        self._found: dict[tuple[str, int], _Makers] = {}
+        """For values of names that the block before does not have: what their readers make."""
+        values = [key for key in reversed(block.writer) if key[0] not in made and key in block.readers]
+        is_complete = False
+        while not is_complete:  # more than once where a reader stands before, as of two names that are copies
+            is_complete = True
+            for key in values:
+                found = _together(map(self, block.readers[key]))
+                if found != self._found.get(key):
+                    self._found[key], is_complete = found, False
+
+    def __call__(self, op: Operator) -> _Makers:
+        names = op.output_arg_names
+        known = [self._made[name] for name in names if name in self._made]
+        made = self._block.made[op]
+        return _together(known or [self._found.get((name, made[name]), _NONE) for name in names])

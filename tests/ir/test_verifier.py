@@ -4,12 +4,14 @@ import linecache
 import re
 
 import pytest
+from growth import assert_grows
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import minigraph as fluid
 from minigraph.errors import VerifyError
 from minigraph.ir import Program
+from minigraph.ir.other_values import other_value_read
 from minigraph.ir.text.parser import parse
 from minigraph.ir.verifier import verify, verify_rewritten
 from minigraph.rewrite.strategies import trained_programs
@@ -361,3 +363,27 @@ def test_what_flows_into_a_gradient_has_the_type_of_the_result(gradient, message
     """
     with pytest.raises(VerifyError, match=re.escape(message)):
         verify(parse(text))
+
+
+@pytest.mark.timing
+@pytest.mark.parametrize("is_chain", [False, True])
+def test_the_values_of_one_name_are_compared_in_linear_time(is_chain):
+    def overwriting(kind, count):
+        """A name is written again and again, and its values are added up, in one variable or in a new one each."""
+        block = fluid.Program().global_block()
+        for name in ("s", "total", "result"):
+            block.create_var(name=name, shape=[2], dtype="float32", persistable=True)
+        last = "total"
+        for i in range(count):
+            block.append_op("scale", inputs={"X": "s"}, outputs={"Out": "s"}, attrs={"scale": 2.0})
+            total = block.create_var(name=f"{kind}{i}", shape=[2], dtype="float32").name if is_chain else last
+            block.append_op(kind, inputs={"X": last, "Y": "s"}, outputs={"Out": total})
+            last = total
+        block.append_op("relu", inputs={"X": last}, outputs={"Out": "result"})
+        return block
+
+    def comparison(count):
+        before, after = (overwriting(kind, count) for kind in ("elementwise_add", "elementwise_sub"))
+        return lambda: other_value_read(before, after)
+
+    assert_grows(comparison, 200, factor=4, limit=6)
