@@ -66,7 +66,9 @@ class SimulatedRank(Communicator):
         except threading.BrokenBarrierError:
             rank, error = meeting.failed or (self.rank, None)
             raise CommunicationError(f"rank {rank} failed: {error}") from None
-        check_same([history[: len(calls)] for history in meeting.histories])
+        # Only on failure are histories cut, which grow with each exchange.
+        if any(history[len(calls) - 1] != call for history in meeting.histories):
+            check_same([history[: len(calls)] for history in meeting.histories])
         return list(here)
 
 
