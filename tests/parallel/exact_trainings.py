@@ -71,8 +71,8 @@ def feeds_of(block, step):
     return {name: array for name, array in made.items() if block.has_var(name)}
 
 
-def train(name, rank, ranks, steps, sharded=False):
-    """Digests of parameters, norm and factor after the steps of one rank."""
+def built(name, ranks, sharded=False):
+    """The program of a training, the programs that ranks run to start and to train, and the name of its norm."""
     main, startup = fluid.Program(), fluid.Program()
     main.random_seed = startup.random_seed = 11
     with fluid.program_guard(main, startup), fluid.unique_name.guard():
@@ -83,6 +83,12 @@ def train(name, rank, ranks, steps, sharded=False):
     twin = rewrite(main)
     rewrite.prepare(startup, twin)
     (norm,) = [op.output("Out")[0] for op in main.global_block().ops if op.type == "sqrt"]
+    return main, startup, twin, norm
+
+
+def train(programs, rank, ranks, steps):
+    """Digests of parameters, norm and factor after the steps of one rank; all ranks may run the same programs."""
+    main, startup, twin, norm = programs
     executor, scope = fluid.Executor(), fluid.Scope()
     executor.run(startup, scope=scope)
     norms = []
@@ -95,4 +101,5 @@ def train(name, rank, ranks, steps, sharded=False):
 
 if __name__ == "__main__":
     for name in NETWORKS:
-        print(name, *train(name, parallel.rank(), parallel.size(), int(sys.argv[1]), "sharded" in sys.argv))
+        programs = built(name, parallel.size(), "sharded" in sys.argv)
+        print(name, *train(programs, parallel.rank(), parallel.size(), int(sys.argv[1])))

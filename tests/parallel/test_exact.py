@@ -4,7 +4,7 @@ from functools import partial
 
 import numpy as np
 import pytest
-from exact_trainings import NETWORKS, train
+from exact_trainings import NETWORKS, built, train
 from pass_laws import assert_linear
 from test_launch import HERE, launched, needs_mpi
 
@@ -20,10 +20,11 @@ from minigraph.passes import ShardBatch
 @pytest.mark.parametrize("name", NETWORKS)
 def test_every_number_of_ranks_gives_the_same_bits(name):
     steps = 100 if name != "recurrence" else 20
-    expected = train(name, 0, 1, steps)
+    expected = train(built(name, 1), 0, 1, steps)
     for sharded, numbers in [(False, (2, 4, 8)), (True, (1, 2, 4, 8))]:
         for ranks in numbers:
-            found = parallel.simulate(partial(train, name, ranks=ranks, steps=steps, sharded=sharded), ranks)
+            programs = built(name, ranks, sharded)
+            found = parallel.simulate(partial(train, programs, ranks=ranks, steps=steps), ranks)
             assert found == [expected] * ranks, (ranks, sharded)
 
 
