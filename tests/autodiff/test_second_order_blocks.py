@@ -258,6 +258,7 @@ def test_a_loop_that_never_runs():
     assert [grad.any() for grad in found] == [True, False, False, False]
 
 
+@pytest.mark.slow
 def test_any_order_through_a_loop_that_overwrites():
     layers = fluid.layers
     with fluid.program_guard(fluid.Program(), fluid.Program()):

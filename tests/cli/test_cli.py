@@ -137,6 +137,7 @@ def test_version(capsys):
     assert capsys.readouterr().out == f"minigraph {__version__}\n"
 
 
+@pytest.mark.slow
 def test_help_loads_no_subcommand():
     loaded = "import sys; from minigraph.cli.main import main; main(['--help']); print(*sys.modules)"
     words = subprocess.run([sys.executable, "-c", loaded], capture_output=True, text=True, check=True).stdout.split()
@@ -171,6 +172,7 @@ def test_training_compares_the_clips_with_an_unclipped_run(capsys, monkeypatch):
     assert max(map(len, out.splitlines())) <= 100
 
 
+@pytest.mark.slow
 def test_training_learns_and_says_how_well(capsys, tmp_path):
     file = tmp_path / "out.json"
     arguments = ["--quiet", "--clip", "global_norm=1", "--epochs", "8", "--rate", "0.3", "--seed", "1"]
@@ -198,6 +200,7 @@ def test_each_optimizer_trains(capsys, optimizer):
     assert float(last) < float(first)
 
 
+@pytest.mark.slow
 def test_training_prints_the_same_for_the_same_seed(capsys):
     first = printed(capsys, "--seed", "3", command=TRAIN)
     assert first == printed(capsys, "--seed", "3", command=TRAIN)

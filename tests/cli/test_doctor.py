@@ -133,6 +133,7 @@ def test_kernels_are_chosen_again_when_numpy_was_imported_first():
     assert found.stderr == ""
 
 
+@pytest.mark.slow
 @needs_kernels
 def test_they_are_chosen_again_beside_threads_that_wait():
     threads = """
@@ -148,6 +149,7 @@ time.sleep(0.1)
     assert found.stderr == ""
 
 
+@pytest.mark.slow
 @needs_kernels
 def test_beside_threads_that_may_multiply_a_warning_says_what_to_do():
     threads = """

@@ -39,6 +39,7 @@ def steps_of(path):
     return [step["name"] for step in data["steps"]]
 
 
+@pytest.mark.slow
 def test_a_script_is_run_and_its_steps_are_written(tmp_path):
     done = run(tmp_path, SCRIPT, "-o", "page.html", "--arguments=--epochs 3")
     assert (done.returncode, done.stderr) == (0, "")
@@ -47,6 +48,7 @@ def test_a_script_is_run_and_its_steps_are_written(tmp_path):
     assert steps_of(tmp_path / "page.html") == ["start", "append_backward", "append_regularization_ops", "SGDOptimizer"]
 
 
+@pytest.mark.slow
 def test_a_script_that_fails_leaves_the_steps_until_then(tmp_path):
     done = run(tmp_path, SCRIPT + "layers.mean(3)\n")
     assert done.returncode == 1

@@ -48,6 +48,7 @@ def test_norms_and_factors_are_those_of_each_ranks_part(optimizer):
     assert {each.share_clipped for each in report.over_ranks("raw").values()} == {0.0}
 
 
+@pytest.mark.slow
 def test_the_report_shows_them():
     main, startup, loss = network()
     report = fluid.compare_gradients(main, loss, CLIPS, BATCHES, startup=startup, ranks=2)

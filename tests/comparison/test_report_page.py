@@ -163,6 +163,7 @@ def test_equal_reports_make_equal_pages(report, file):
     assert report.html() == file.read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_the_summary_has_the_numbers_of_the_report(gradients):
     rows = Page(gradients.html()).rows
     for name in CLIPS:

@@ -79,6 +79,7 @@ def test_time_is_charged_to_the_operator_that_takes_it(trained, monkeypatch):
     assert slowest.min >= 0.02
 
 
+@pytest.mark.slow
 def test_compiling_a_loop_is_charged_to_no_operator(trained, monkeypatch):
     def compiles(xp, x):
         compiling.compiled("", f"made up {len(compiling._compiled)}", "")

@@ -670,6 +670,7 @@ NORMALIZATIONS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", NORMALIZATIONS)
 def test_a_normalization_and_its_gradient_are_in_the_call(what):
     layer, shape = NORMALIZATIONS[what]
@@ -735,6 +736,7 @@ def test_numbers_that_were_drawn_before_a_label_that_is_ignored_are_not_drawn_ag
     np.testing.assert_allclose(*found, rtol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["int32", "int64"])
 @pytest.mark.parametrize("named", ["softmax_with_cross_entropy", "fused_mean_loss"])
 @pytest.mark.parametrize("classes", [3, 600])

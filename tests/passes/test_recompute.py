@@ -64,6 +64,7 @@ def test_training_has_the_same_bits(every):
     assert fluid.Program.parse(str(program)).equals(program)
 
 
+@pytest.mark.slow
 def test_the_memory_at_its_peak_falls():
     batch = np.zeros((512, 16), "float32")
 

@@ -21,6 +21,7 @@ def steps_of(what, spelling):
     return Counter(plan(TASKS[what], spelling))
 
 
+@pytest.mark.laws
 @pytest.mark.parametrize(("what", "spelling"), CASES)
 def test_a_spelling_is_of_no_account(what, spelling):
     task = TASKS[what]

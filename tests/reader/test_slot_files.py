@@ -113,6 +113,7 @@ def test_a_data_set_trains_a_program(program, tmp_path, capsys):
     assert fluid.global_scope().find_var(total.name).value.tolist() == [90.0]
 
 
+@pytest.mark.slow
 def test_files_go_through_the_command(program, tmp_path):
     script = tmp_path / "words.py"
     script.write_text(WORDS.format(root=str(Path(__file__).parents[2])))

@@ -221,6 +221,7 @@ def test_a_strategy_draws_valid_programs(program):
     assert program.roots
 
 
+@pytest.mark.slow
 @given(cases())
 def test_a_strategy_draws_programs_with_what_they_are_run_with(case):
     try:
@@ -300,6 +301,7 @@ def test_a_number_that_asks_for_all_memory_is_an_error():
         Case(program, {"n": np.array([2**31])}).run()
 
 
+@pytest.mark.slow
 def test_a_loop_without_an_end_is_an_error():
     def goes_on(program):
         """Let loops keep their first condition."""
@@ -339,6 +341,7 @@ def test_a_pass_without_an_end_is_named_with_the_program(endless):
     assert [op.type for op in found.program.global_block().ops] == ["relu"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("waits", "law"), [(0.3, None), (2.0, "ends")])
 def test_a_pass_may_wait_for_a_while(waits, law):
     def rests(program):
@@ -367,6 +370,7 @@ def test_a_pass_cannot_catch_its_end():
     assert found.law == "ends"
 
 
+@pytest.mark.slow
 def test_what_follows_a_check_can_be_profiled():
     """A pending exception that is taken back would keep a profiler of CPython 3.11 from going on."""
     program = (

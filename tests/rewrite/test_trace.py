@@ -152,6 +152,7 @@ def test_clones_of_a_given_program_are_followed():
     ]  # fmt: skip
 
 
+@pytest.mark.slow
 def test_the_time_of_a_step_is_without_that_of_the_recording(monkeypatch):
     class Slow(Pass):
         def apply(self, program):
