@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from operator import attrgetter
 from typing import Any, NamedTuple
@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from minigraph.errors import ExecutionError, NotFoundError, ProgramError, WrongTypeError, caller_site, suggest
-from minigraph.ir import Program, Variable
+from minigraph.ir import Operator, Program, Role, Variable
 from minigraph.runtime.lod import Levels
 from minigraph.runtime.one_element import for_user
 from minigraph.runtime.place import Place
@@ -38,11 +38,11 @@ def fetch_names(program: Program, fetch_list: Any) -> tuple[str, ...]:
     """
     if fetch_list is None:
         return ()
-    # Fluid takes a single variable, too.
-    entries = fetch_list if isinstance(fetch_list, list | tuple) else [fetch_list]
     names = []
     variables = program.global_block().vars
-    for entry in entries:
+    for entry in _entries(fetch_list):
+        if isinstance(entry, Operator) and entry.role & Role.OPTIMIZE:
+            continue  # runs in any case
         if not isinstance(entry, Variable | str):
             raise WrongTypeError(f"fetch_list holds {entry!r:.80}, which is no Variable or name")
         name = entry if isinstance(entry, str) else entry.name
@@ -54,6 +54,17 @@ def fetch_names(program: Program, fetch_list: Any) -> tuple[str, ...]:
             raise ProgramError(f"{name} is what an operator keeps for its gradient and cannot be fetched")
         names.append(name)
     return tuple(names)
+
+
+def _entries(fetch_list: Any) -> Iterator[Any]:
+    """What a list holds, or lists in it; fluid takes a single variable, and what `minimize` returns, too."""
+    for entry in fetch_list if isinstance(fetch_list, list | tuple) else [fetch_list]:
+        if isinstance(entry, tuple) and entry and isinstance(entry[0], list):
+            yield from entry[0]  # the operators of (operators, pairs of parameters and gradients)
+        elif isinstance(entry, list | tuple):
+            yield from entry
+        else:
+            yield entry
 
 
 def unshared_results(

@@ -140,7 +140,28 @@ def test_the_defaults_are_the_default_program_and_the_global_scope():
     assert fluid.Executor().run(fetch_list=[w])[0] == 5
 
 
-@pytest.mark.parametrize("entry", [3, None, ["x"], b"x"])
+def test_what_minimize_returns_and_lists_of_variables_may_be_fetched():
+    """Results and weights are those of Paddle 1.8.5."""
+    x = fluid.data("x", [2, 2])
+    h = layers.fc(x, 1, param_attr=fluid.ParamAttr("w", fluid.initializer.Constant(1.0)), bias_attr=False)
+    loss = layers.mean(h)
+    minimized = fluid.optimizer.SGD(0.1).minimize(loss)
+    operators, _ = minimized
+    exe = fluid.Executor()
+    exe.run(fluid.default_startup_program())
+    for fetched, expected in (
+        ([loss, operators], [2.0]),
+        ([loss, *operators], [1.8]),
+        ([minimized, loss.name], [1.6]),
+        ([[loss], [h]], [1.4, 1.4]),
+    ):
+        found = exe.run(feed={"x": np.ones((2, 2), "float32")}, fetch_list=fetched)
+        np.testing.assert_allclose([each.flat[0] for each in found], expected, rtol=1e-6)
+    with pytest.raises(WrongTypeError, match=r"fetch_list holds <Operator .* = mul"):
+        exe.run(feed={"x": np.ones((2, 2), "float32")}, fetch_list=[main().global_block().ops[0]])
+
+
+@pytest.mark.parametrize("entry", [3, None, [["x"]], b"x"])
 def test_a_fetch_that_is_neither_variable_nor_name_is_an_error(entry):
     fluid.data("x", [2])
     with pytest.raises(WrongTypeError, match=r"fetch_list holds .* no Variable or name"):
