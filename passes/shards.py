@@ -140,28 +140,31 @@ class _Sharding:
 
     def _of_whole_batch(self, dependent: Sequence[Operator]) -> set[Operator]:
         """Those of the operators that neither a loss nor a gradient needs, and that can read joined results."""
-        needed: set[str] = set()
         divided: set[Operator] = set()
-        for op in reversed(dependent):
-            is_root = op.role & (Role.BACKWARD | Role.LOSS) or SUB_BLOCK in op.attrs
-            if is_root or not needed.isdisjoint(op.output_arg_names):
-                divided.add(op)
-                needed.update(op.input_arg_names)
-        made = {name: op for op in divided for name in op.output_arg_names}
-        used = needed.union(made)
+        roots = {op for op in dependent if op.role & (Role.BACKWARD | Role.LOSS) or SUB_BLOCK in op.attrs}
         places = {op: place for place, op in enumerate(self.block.ops)}
         last = {name: place for op, place in places.items() for name in op.output_arg_names}
-        for op in dependent:
-            if op in divided:
-                continue
-            # Nothing that it reads or writes is written over until the gradients are there.
-            can_wait = used.isdisjoint(op.output_arg_names) and all(
-                last.get(name, -1) <= places[op] for name in (*op.input_arg_names, *op.output_arg_names)
-            )
-            if not can_wait or not all(self._can_join(name, made[name]) for name in op.input_arg_names if name in made):
-                divided.add(op)
-                made.update(dict.fromkeys(op.output_arg_names, op))
-                used.update(op.input_arg_names, op.output_arg_names)
+        while roots:  # those found last, with what they need
+            needed: set[str] = set()
+            for op in reversed(dependent):
+                if op in roots or op in divided or not needed.isdisjoint(op.output_arg_names):
+                    divided.add(op)
+                    needed.update(op.input_arg_names)
+            made = {name: op for op in divided for name in op.output_arg_names}
+            used = needed.union(made)
+            roots = set()
+            for op in dependent:
+                # Nothing that it reads or writes is written over until the gradients are there.
+                can_wait = used.isdisjoint(op.output_arg_names) and all(
+                    last.get(name, -1) <= places[op] for name in (*op.input_arg_names, *op.output_arg_names)
+                )
+                joins = can_wait and all(
+                    self._can_join(name, made[name]) for name in op.input_arg_names if name in made
+                )
+                if op not in divided and not joins:
+                    roots.add(op)
+                    made.update(dict.fromkeys(op.output_arg_names, op))
+                    used.update(op.input_arg_names, op.output_arg_names)
         return set(dependent) - divided
 
     def _can_join(self, name: str, maker: Operator) -> bool:
@@ -190,7 +193,7 @@ class _Sharding:
             for name in op.output_arg_names:
                 if name in unchanged or not self.block.var(name).persistable:
                     continue
-                if name in self.state or not self._can_join(name, op):
+                if name in self.state or not (self._can_join(name, op) or _is_number(self.block.var(name))):
                     raise _refused(op, f"it updates {name}, which is the same for all samples")
             if SUB_BLOCK in op.attrs:
                 self._check_block(op)
@@ -247,6 +250,8 @@ class _Sharding:
 
     def _split(self, name: str) -> list[str]:
         like = self.block.var(name)
+        if like.shape and set(like.shape) == {1}:  # such as a coefficient, no sample
+            return [name] * self.shards
         if self.shards == 1:
             return [name]
         parts = [self._new(f"{name}.shard_{shard}", like) for shard in range(self.shards)]

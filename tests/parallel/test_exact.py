@@ -102,6 +102,22 @@ def test_metrics_see_the_whole_batch():
                 np.testing.assert_allclose(value, other, rtol=1e-5)
 
 
+def test_what_cannot_read_joined_results_is_repeated_with_what_it_needs():
+    main, startup = fluid.Program(), fluid.Program()
+    with fluid.program_guard(main, startup), fluid.unique_name.guard():
+        x, rate = fluid.data("x", [None, 3]), fluid.data("rate", [1])
+        parts = layers.reduce_sum(layers.cast(x > 0.0, "float32"))
+        twice = layers.scale(x, 2.0)
+        together = layers.elementwise_mul(twice, parts)
+        loss = layers.mean(layers.fc(x, 1) * rate) * parts
+        fluid.optimizer.SGD(0.5).minimize(loss)
+    feed = {"x": np.ones((4, 3), "float32"), "rate": np.ones(1, "float32")}
+    executor = fluid.Executor()
+    executor.run(startup)
+    (found,) = executor.run(ShardBatch(2)(main), feed, [together])
+    np.testing.assert_array_equal(found, np.full((4, 3), 2.0 * 6.0))  # the ones of one shard are 6
+
+
 def test_what_the_shards_have_parts_of_is_not_read_behind_the_backward_pass():
     main = fluid.Program()
     with fluid.program_guard(main, fluid.Program()):
