@@ -63,8 +63,8 @@ def smooth_l1_loss(xp, x, y, inside_weight, outside_weight, *, sigma):
         diff *= inside_weight
     square = sigma * sigma
     size = xp.absolute(diff)
-    is_small = size * square < 1
-    loss = xp.where(is_small, 0.5 * square * diff * diff, size - (0.5 / square if square else 0.0))
+    inner = xp.minimum(size, 1 / square if square else math.inf)
+    loss = square * inner * (size - 0.5 * inner)  # a square as long as both are the same
     if outside_weight is not None:
         loss *= outside_weight
     total = add_over(xp, loss.reshape(len(x), math.prod(x.shape[1:])), (1,), keepdims=True)
@@ -74,7 +74,7 @@ def smooth_l1_loss(xp, x, y, inside_weight, outside_weight, *, sigma):
 @kernel("smooth_l1_loss_grad")
 def smooth_l1_loss_grad(xp, inside_weight, outside_weight, diff, d_out, *, sigma, wanted):
     wide, square = widen(diff), sigma * sigma
-    slope = xp.where(xp.absolute(wide) * square < 1, square * wide, xp.sign(wide))
+    slope = (square * wide).clip(-1, 1)
     for weight in (inside_weight, outside_weight):
         if weight is not None:
             slope *= weight
