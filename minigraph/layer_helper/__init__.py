@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from minigraph.eager.guard import enabled, imperative, to_variable
 from minigraph.eager.tensor import Eager
-from minigraph.errors import ProgramError, WrongTypeError
+from minigraph.errors import ProgramError, WrongTypeError, warn
 from minigraph.initializer import Constant, Initializer, Xavier
 from minigraph.ir import Block, Operator, Parameter, Program, Variable
 from minigraph.ir.default_programs import default_main_program, default_startup_program
@@ -15,6 +15,7 @@ from minigraph.layer_helper.weight_norm import normalized_parameter
 from minigraph.opdef import OpDef, definition_of
 from minigraph.param_attr import ParamAttr, WeightNormParamAttr, as_param_attr
 from minigraph.support.public import public_by
+from minigraph.support.undo import note
 from minigraph.types import DType, VarKind, as_dtype
 from minigraph.unique_name import generate
 
@@ -425,6 +426,24 @@ def check_variable(x: Any, what: str) -> Variable:
     """
     if not isinstance(x, Variable):
         raise WrongTypeError(f"{what} must be a Variable, got {type(x).__name__}: {x!r:.60}")
+    return x
+
+
+def fed_integers(x: Any) -> Any:
+    """`x`; if it is data of `layers.data` that nothing has read and whose dtype is a float's, declared as int64 now.
+
+    Fluid's data has the dtype of what is fed, so that labels whose dtype was forgotten work there.
+    """
+    if not isinstance(x, Variable) or not x.is_data or x.need_check_feed or not x.dtype.is_floating:
+        return x
+    if any(x.name in op.input_arg_names for block in x.block.program.blocks for op in block.ops):
+        return x
+    warn(
+        f"{x.name} is declared {x.dtype} and used for integers: it becomes int64. Write layers.data(..., dtype='int64')"
+    )
+    assert x.tensor_type is not None
+    note(setattr, x, "tensor_type", x.tensor_type)
+    x.tensor_type = x.tensor_type.with_dtype(DType.INT64)
     return x
 
 

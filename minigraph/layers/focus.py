@@ -9,7 +9,7 @@ import numpy as np
 
 from minigraph.errors import WrongTypeError
 from minigraph.ir import Variable
-from minigraph.layer_helper import LayerHelper, check_floating, check_variable, create_state, emit, layer
+from minigraph.layer_helper import LayerHelper, check_floating, check_variable, create_state, emit, fed_integers, layer
 from minigraph.support.arguments import INTEGERS
 from minigraph.types import DType
 from minigraph.unique_name import generate
@@ -109,7 +109,7 @@ def center_loss(
         alpha = helper.emit("fill_constant", into=rate, shape=[1], dtype=dtype, value=alpha)
     differences, loss = helper.temporary(), helper.temporary()
     helper.append(
-        "center_loss", {"X": x, "Label": label, "Centers": centers, "CenterUpdateRate": alpha},
+        "center_loss", {"X": x, "Label": fed_integers(label), "Centers": centers, "CenterUpdateRate": alpha},
         {"SampleCenterDiff": differences, "Loss": loss, "CentersOut": centers},
         {"cluster_num": num_classes, "need_update": update_center},
     )  # fmt: skip

@@ -7,7 +7,7 @@ from typing import Any
 
 from minigraph.errors import WrongTypeError
 from minigraph.ir import Variable
-from minigraph.layer_helper import LayerHelper, constant, emit, input_or_attr, layer
+from minigraph.layer_helper import LayerHelper, constant, emit, fed_integers, input_or_attr, layer
 from minigraph.layers.nn import check_integers
 from minigraph.layers.reshaping import Numbers, numbers_given
 from minigraph.support.arguments import INTEGERS
@@ -69,7 +69,7 @@ def gather(input: Variable, index: Variable, overwrite: bool = True) -> Variable
     -------
     Variable, [n, ...]
     """
-    return emit("gather", X=input, Index=check_integers(index, "gather: index"), overwrite=overwrite)
+    return emit("gather", X=input, Index=check_integers(fed_integers(index), "gather: index"), overwrite=overwrite)
 
 
 @layer

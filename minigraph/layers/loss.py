@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from minigraph.ir import Variable
-from minigraph.layer_helper import LayerHelper, check_floating, constant, emit, layer
+from minigraph.layer_helper import LayerHelper, check_floating, constant, emit, fed_integers, layer
 from minigraph.layers.indexing import one_hot
 from minigraph.layers.reduce import reduce_mean, reduce_sum
 from minigraph.support.arguments import as_float
@@ -33,7 +33,7 @@ def cross_entropy(input: Variable, label: Variable, soft_label: bool = False, ig
     if soft_label:
         return emit("cross_entropy", X=input, Label=label, soft_label=True, ignore_index=ignore_index)
     # Fluid's operator for hard labels.
-    return emit("cross_entropy2", X=input, Label=label, ignore_index=ignore_index)
+    return emit("cross_entropy2", X=input, Label=fed_integers(label), ignore_index=ignore_index)
 
 
 @layer
@@ -48,6 +48,8 @@ def softmax_with_cross_entropy(
 ) -> Variable | tuple[Variable, Variable]:
     """Cross entropy of ``softmax(logits)`` along `axis`, without overflow; and that softmax, if asked for."""
     check_floating(logits, "softmax_with_cross_entropy: logits")
+    if not soft_label:
+        fed_integers(label)
     softmax, loss = LayerHelper("softmax_with_cross_entropy").emit_all(
         "softmax_with_cross_entropy", Logits=logits, Label=label, soft_label=soft_label, ignore_index=ignore_index,
         numeric_stable_mode=numeric_stable_mode, axis=axis,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from minigraph.ir import Variable
-from minigraph.layer_helper import LayerHelper, check_floating, check_variable, layer
+from minigraph.layer_helper import LayerHelper, check_floating, check_variable, fed_integers, layer
 from minigraph.layers.tensor import create_global_var
 from minigraph.layers.tensor import topk as largest
 
@@ -31,7 +31,7 @@ def accuracy(
     values, indices = largest(check_floating(input, "accuracy: input"), k)
     wanted = {"Accuracy": None, "Correct": correct, "Total": total}
     outputs = {slot: helper.temporary() if var is None else var for slot, var in wanted.items()}
-    helper.append("accuracy", {"Out": values, "Indices": indices, "Label": label}, outputs)
+    helper.append("accuracy", {"Out": values, "Indices": indices, "Label": fed_integers(label)}, outputs)
     return outputs["Accuracy"]
 
 

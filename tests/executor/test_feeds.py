@@ -281,3 +281,39 @@ def test_a_dtype_given_as_the_third_argument_is_taken_as_in_fluid():
     with fluid.program_guard(fluid.Program()), pytest.warns(UserWarning, match="third argument, 'int64', is append"):
         x = layers.data("x", [3], "int64")
     assert (x.shape, str(x.dtype)) == ((-1, 3), "float32")
+
+
+@pytest.mark.parametrize(
+    ("use", "expected"),
+    [
+        (lambda scores, label: layers.cross_entropy(layers.softmax(scores), label), [1.386294, 1.269087]),
+        (layers.softmax_with_cross_entropy, [1.386294, 1.269087]),
+        (lambda scores, label: layers.gather(scores, label), [1.2, 1.075]),
+    ],
+)
+@pytest.mark.parametrize("dtype", [{}, {"append_batch_size": "int64"}])
+@pytest.mark.filterwarnings("ignore:data. the third argument")
+def test_a_label_whose_dtype_was_forgotten_holds_integers(use, expected, dtype):
+    """The first result of two steps is that of Paddle 1.8.5, whose data has the dtype of what is fed."""
+    with fluid.program_guard(fluid.Program(), fluid.Program()), fluid.scope_guard(fluid.Scope()):
+        x, label = layers.data("x", [4]), layers.data("label", [1], **dtype)
+        weight = fluid.ParamAttr(initializer=fluid.initializer.Constant(0.3))
+        scores = layers.fc(x, 4, param_attr=weight)
+        with pytest.warns(UserWarning, match="label is declared float32 and used for integers: it becomes int64"):
+            result = use(scores, label)
+        assert str(label.dtype) == "int64"
+        layers.accuracy(scores, label)
+        fluid.optimizer.SGD(0.1).minimize(layers.mean(result))
+        exe = fluid.Executor()
+        exe.run(fluid.default_startup_program())
+        feed = {"x": np.ones((2, 4), "float32"), "label": np.array([[1], [0]])}
+        found = [exe.run(feed=feed, fetch_list=[result])[0].flat[0] for _ in range(2)]
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
+
+
+def test_a_label_that_is_read_as_a_number_stays_one():
+    with fluid.program_guard(fluid.Program()):
+        label = layers.data("label", [1])
+        layers.scale(label, 2.0)
+        with pytest.raises(OpError, match="Label must hold integers"):
+            layers.cross_entropy(layers.data("x", [4]), label)
