@@ -19,22 +19,10 @@ from minigraph.types import DType, TensorType
 
 __all__ = ["deserialize_program"]
 
-_IGNORED_ATTRS = HINT_ATTRS | {
-    "skip_eager_deletion_vars", "workspace_size_MB", "exhaustive_search", "mkldnn_data_type",
-    "min_row_size_to_use_multithread",
-}  # fmt: skip
 _OF_PADDLE = {"op_device", "op_callstack"}
 """Attributes of the operators that Paddle describes, and minigraph does not."""
 _LEFT_OVER = {("concat", "num"), ("concat", "sections")}
 """Attributes of ``split`` that Paddle leaves on the operator that is its gradient."""
-
-_BACKEND_ATTRS = {
-    "use_quantizer": False, "force_fp32_output": False, "fuse_brelu": False, "fuse_brelu_threshold": 6.0,
-    "fuse_activation": "", "fuse_alpha": 0.0, "fuse_beta": 0.0, "Scale_in": 1.0, "Scale_out": 1.0,
-    "Scale_in_eltwise": 1.0, "Scale_weights": [1.0], "height_sections": [], "epmap": [], "table_names": [],
-    "x_data_format": "", "y_data_format": "",
-}  # fmt: skip
-"""Attributes for quantized, fused or distributed execution, with the value that turns it off."""
 
 
 @public
@@ -283,21 +271,15 @@ def _forward_of(block: Block, definition: OpDef, inputs: Mapping[str, list[str]]
 def _read_attrs(definition: OpDef, attrs: Iterable[OpAttr]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for attr in attrs:
-        if attr.name in _IGNORED_ATTRS or (definition.type, attr.name) in _LEFT_OVER:
+        if attr.name in HINT_ATTRS or (definition.type, attr.name) in _LEFT_OVER:
             continue
         if attr.type not in FIELDS:
             raise DataError(f"{definition.type}: attribute {attr.name} has the type number {attr.type}")
         value = getattr(attr, FIELDS[AttrType(attr.type)])
         if value is None:
             raise DataError(f"{definition.type}: attribute {attr.name} has no value")
-        if not _is_backend_default(definition, attr.name, value):
-            found[attr.name] = value
+        found[attr.name] = value
     return found
-
-
-def _is_backend_default(definition: OpDef, name: str, value: Any) -> bool:
-    known = name in definition.attrs or name in definition.backend_attrs
-    return not known and name in _BACKEND_ATTRS and value == _BACKEND_ATTRS[name]
 
 
 def _columns(description: ProgramDesc, op_type: str, side: str) -> list[str]:

@@ -14,6 +14,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from types import MappingProxyType
 from typing import Any, Protocol
 
 from minigraph.errors import NotFoundError, OpError, suggest
@@ -42,8 +43,18 @@ DECLARED: Any = type("Declared", (), {})()
 
 HINT_ATTRS = frozenset({
     "use_cudnn", "use_mkldnn", "op_device", "op_callstack", "@ALL_KERNELS_MUST_COMPUTE_RUNTIME_SHAPE@",
+    "skip_eager_deletion_vars", "workspace_size_MB", "exhaustive_search", "mkldnn_data_type",
+    "min_row_size_to_use_multithread",
 })  # fmt: skip
-"""Attributes of every fluid operator that choose or describe an implementation and never change a result."""
+"""Attributes of fluid's operators that choose or describe an implementation and never change a result."""
+
+_BACKEND_ATTRS: Mapping[str, Any] = MappingProxyType({
+    "use_quantizer": False, "force_fp32_output": False, "fuse_brelu": False, "fuse_brelu_threshold": 6.0,
+    "fuse_activation": "", "fuse_alpha": 0.0, "fuse_beta": 0.0, "Scale_in": 1.0, "Scale_out": 1.0,
+    "Scale_in_eltwise": 1.0, "Scale_weights": [1.0], "height_sections": [], "epmap": [], "table_names": [],
+    "x_data_format": "", "y_data_format": "",
+})  # fmt: skip
+"""Attributes for quantized, fused or distributed execution, with the value that turns it off."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,8 +232,9 @@ class OpDef:
         # Programs for fluid tell `is_test` to operators that do the same in training and in a test.
         if name in HINT_ATTRS or name == "is_test":
             return
-        if name in self.backend_attrs:
-            expected = self.backend_attrs[name]
+        backend_attrs = {**_BACKEND_ATTRS, **self.backend_attrs}
+        if name in backend_attrs:
+            expected = backend_attrs[name]
             if value != expected:
                 raise OpError(
                     f"{self.type}: attribute {name} serves a backend that minigraph does not have",

@@ -267,6 +267,16 @@ def test_an_operator_that_does_not_fit_is_refused_at_the_users_line(args, error,
     assert str(block.program) == before
 
 
+def test_attributes_that_only_choose_an_implementation_are_taken():
+    """Operators that fluid's layers and optimizers append have them, and so have users' classes that are like these."""
+    block = a_block()
+    block.append_op("elementwise_pow", {"X": "x", "Y": "x"}, {"Out": "y"}, {"x_data_format": "", "y_data_format": ""})
+    op = block.append_op("scale", {"X": "x"}, {"Out": "y"}, {"min_row_size_to_use_multithread": 1000, "scale": 2.0})
+    assert op.attrs == {"scale": 2.0}
+    with pytest.raises(OpError, match="x_data_format serves a backend"):
+        block.append_op("elementwise_pow", {"X": "x", "Y": "x"}, {"Out": "y"}, {"x_data_format": "nchw"})
+
+
 def test_an_error_shows_the_types_of_the_inputs():
     block = a_block()
     block.create_parameter("w", [5])
