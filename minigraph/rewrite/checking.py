@@ -16,7 +16,8 @@ from minigraph.rewrite.cases import Case, runs_completely
 from minigraph.rewrite.counter_examples import CounterExample
 from minigraph.rewrite.hints import hints_of
 from minigraph.rewrite.laws import SECONDS, Broken, Subject, broken_law, other_values, rewritten, runs_to_finite_numbers
-from minigraph.rewrite.random_programs.drawing import Drawn, Hints, Pick, arrays_for, draw
+from minigraph.rewrite.random_programs.arrays import Drawn, arrays_for
+from minigraph.rewrite.random_programs.drawing import Hints, Pick, draw
 from minigraph.rewrite.reducing import reduced
 from minigraph.support.public import public
 

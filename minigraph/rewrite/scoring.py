@@ -18,7 +18,7 @@ from minigraph.ir.verifier import verify
 from minigraph.lowering.prune import prune
 from minigraph.passes.base import Pipeline
 from minigraph.rewrite.laws import Subject
-from minigraph.rewrite.random_programs.drawing import Drawn, arrays_for
+from minigraph.rewrite.random_programs.arrays import Drawn, arrays_for
 from minigraph.runtime.scope import Scope
 from minigraph.support.html import in_notebook
 from minigraph.support.html import table as html_table

@@ -14,7 +14,8 @@ from minigraph.ir import Program
 from minigraph.rewrite.cases import Case
 from minigraph.rewrite.checking import cases_of
 from minigraph.rewrite.hints import hints_of
-from minigraph.rewrite.random_programs.drawing import Drawn, Hints, draw
+from minigraph.rewrite.random_programs.arrays import Drawn
+from minigraph.rewrite.random_programs.drawing import Hints, draw
 from minigraph.rewrite.random_programs.recipes import STEPS, Clip, Recipe, RecipeStep, Training, build
 
 if TYPE_CHECKING:

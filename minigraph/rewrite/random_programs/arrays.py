@@ -1,0 +1,68 @@
+"""Arrays for random programs: ordinary numbers, and the edges of the arithmetic."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from minigraph.ir import Program, VarKind
+from minigraph.rewrite.random_programs.free_steps import CLASSES
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """A program, with `Program.roots` set to what is fetched, and how to feed it."""
+
+    program: Program
+    rows: int
+    """Size of unknown dimensions."""
+    fixed: Mapping[str, Array]
+    """Arrays that certain inputs need, by name."""
+
+
+_SPECIAL = (0.0, -0.0, np.inf, -np.inf, np.nan, 1.0, -1.0)
+
+
+def arrays_for(drawn: Drawn, program: Program, seed: int, kind: str) -> dict[str, Array]:
+    """Arrays for all that comes from outside: what is fed and what is persistable.
+
+    Parameters
+    ----------
+    kind : str
+        ``mixed`` and ``positive``: ordinary numbers of both signs or of one. ``edges``: among them zeros of both signs,
+        subnormal numbers, the largest, infinities and NaN; among whole numbers negative and the largest ones.
+    """
+    random = np.random.default_rng(seed)
+    found = {}
+    for name, var in program.global_block().vars.items():
+        if (var.is_data or var.persistable) and var.tensor_type is not None and var.kind is VarKind.LOD_TENSOR:
+            shape = tuple(drawn.rows if dim < 0 else dim for dim in var.tensor_type.shape)
+            given = drawn.fixed.get(name)
+            found[name] = given if given is not None else _array(random, name, shape, var.dtype.numpy, kind)
+    return found
+
+
+def _array(random: np.random.Generator, name: str, shape: tuple[int, ...], dtype: Any, kind: str) -> Array:
+    if dtype.kind == "b":
+        return random.random(shape) < 0.5
+    if dtype.kind in "iu":
+        values = random.integers(0, CLASSES, shape).astype(dtype)
+        if kind == "edges" and random.random() < 0.5:  # numbers that no index or label has
+            special = np.array([-1, -2, -7, np.iinfo(dtype).min, np.iinfo(dtype).max]).astype(dtype)
+            values = np.where(random.random(shape) < 0.6, random.choice(special, shape), values)
+        return values
+    if "learning_rate" in name:
+        return np.full(shape, 0.05, dtype)
+    if kind == "positive" or "pow_acc" in name:
+        return random.uniform(0.1, 0.9, shape).astype(dtype)
+    values = random.uniform(-1.5, 1.5, shape).astype(dtype)
+    if kind == "edges":
+        limits = np.finfo(dtype)
+        special = np.array([*_SPECIAL, limits.max, limits.smallest_subnormal, limits.eps], dtype)
+        values = np.where(random.random(shape) < 0.4, random.choice(special, shape), values)
+    return values
