@@ -139,7 +139,10 @@ def _check_blocks(program: Program) -> dict[int, set[str]]:
             # Two operators would share the block's variables, which each run overwrites.
             if index in given:
                 raise VerifyError(f"{op.type} runs block {index}, which another operator runs", law=_BLOCKS, op=op)
-            given[index] = set(op.definition.call(op).given)
+            try:
+                given[index] = set(op.definition.call(op).given)
+            except OpError as error:
+                raise VerifyError(error.message, law=_BLOCKS, op=op) from error
     return given
 
 

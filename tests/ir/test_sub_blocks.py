@@ -47,6 +47,34 @@ def test_a_program_with_sub_blocks_comes_back_from_its_text_and_its_description(
     verify(described)
 
 
+def test_an_operator_that_lacks_what_its_sub_block_needs_is_refused():
+    looping()
+    (loop,) = main().global_block().ops.of_type("while_grad")
+    (inner,) = loop.sub_block.ops.of_type("conditional_block_grad")[:1]
+    for op in (loop, inner):
+        whole = op.inputs
+        op._change("inputs", {**whole, "Out@GRAD": whole["Out@GRAD"][1:]})
+        with pytest.raises(VerifyError, match=rf"{op.type}: Out@GRAD must be .* variables, got"):
+            verify(main())
+        op._change("inputs", whole)
+    loop.sub_block.forward_block_idx = -1
+    with pytest.raises(VerifyError, match=r"while_grad: block .* is the gradient of no block"):
+        verify(main())
+
+
+def test_a_network_has_as_many_states_as_it_begins_with():
+    x, start, network = fluid.data("x", [2, 3], "float32"), fluid.data("start", [3], "float32"), layers.StaticRNN()
+    with network.step():
+        word, memory = network.step_input(x), network.memory(init=start)
+        network.update_memory(memory, word + memory)
+        network.step_output(memory)
+    network()
+    (op,) = main().global_block().ops.of_type("recurrent")
+    op._change("inputs", {**op.inputs, "initial_states": ("start", "start")})
+    with pytest.raises(VerifyError, match="recurrent: initial_states must be 1 variables, got 2"):
+        verify(main())
+
+
 def test_a_copy_shares_nothing_and_a_copy_for_tests_has_no_gradients():
     loss = looping()
     twin, test = main().clone(), main().clone(for_test=True)

@@ -10,7 +10,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, TypeAlias, cast
 
-from minigraph.ir import Operator, VarKind
+from minigraph.errors import OpError
+from minigraph.ir import Block, Operator, VarKind
 from minigraph.ir.effects import body_of, outer_names
 from minigraph.ir.operator import slot_names
 from minigraph.kernels.reduce import sum as sum_of
@@ -71,6 +72,20 @@ class BlockCall(ABC):
 
     def _slot(self, name: str) -> tuple[str, ...]:
         return self.op.inputs.get(name, ())
+
+    def _pairs(self, names: Sequence[str], slot: str) -> list[tuple[str, str]]:
+        """Names in the sub-block with the variables of a slot, which must be as many."""
+        given = self._slot(slot)
+        if len(names) != len(given):
+            raise OpError(f"{self.op.type}: {slot} must be {len(names)} variables, got {len(given)}")
+        return list(zip(names, given, strict=True))
+
+    def _forward_block(self) -> Block:
+        """The block of which the sub-block computes the gradient."""
+        found = self.body.forward_block
+        if found is None:
+            raise OpError(f"{self.op.type}: block {self.body.idx} is the gradient of no block")
+        return found
 
     def _type(self, name: str) -> TensorType | None:
         var = self.op.block.find_var(name)

@@ -24,6 +24,9 @@ class Recurrent(BlockCall, type="recurrent"):
         super().__init__(op)
         self.sequences, self.initial = self._slot("inputs"), self._slot("initial_states")
         self.ex_states, self.states = op.attr("ex_states"), op.attr("states")
+        self.first_states = self._pairs(self.ex_states, "initial_states")
+        if len(self.states) != len(self.ex_states):
+            raise OpError(f"recurrent: states must be {len(self.ex_states)} names, got {len(self.states)}")
         self.results = op.outputs.get("outputs", ())
         self.reads = unique(slot_names(op.inputs), self.touched)
         self.writes = [*self.results, *op.outputs["step_scopes"]]
@@ -39,7 +42,7 @@ class Recurrent(BlockCall, type="recurrent"):
             whole, entry = self._type(name), self.body.vars[name]
             assert whole is not None
             entry.tensor_type = whole.held_as(entry.kind) if whole.is_array else whole.with_shape(whole.shape[1:])
-        for inner, outer in zip(self.ex_states, self.initial, strict=True):
+        for inner, outer in self.first_states:
             self.body.vars[inner].tensor_type = self._type(outer)
 
     def settle_types(self) -> None:
@@ -110,9 +113,8 @@ class RecurrentGrad(BlockCall, type="recurrent_grad"):
 
     def __init__(self, op: Operator) -> None:
         super().__init__(op)
-        forward = self.body.forward_block
-        assert forward is not None
-        given = zip(self._slot("outputs"), self._slot("outputs" + GRAD_SUFFIX), strict=True)
+        forward = self._forward_block()
+        given = self._pairs(self._slot("outputs"), "outputs" + GRAD_SUFFIX)
         self.incoming = {name: grad for name, grad in given if grad != EMPTY}
         self.results = [name + GRAD_SUFFIX for name in self.incoming]
         self.state_grads = [name + GRAD_SUFFIX for name in op.attr("states")]

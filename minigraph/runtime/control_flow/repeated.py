@@ -106,15 +106,14 @@ class _RepeatedGrad(BlockCall):
 
     def __init__(self, op: Operator) -> None:
         super().__init__(op)
-        forward = self.body.forward_block
-        assert forward is not None
+        forward = self._forward_block()
         self.sources = self._slot(self.inputs)
         wanted = {
             source + GRAD_SUFFIX: (source, outer)
             for source, outer in zip(self.sources, op.outputs.get(self.inputs + GRAD_SUFFIX, ()), strict=False)
             if outer != EMPTY
         }
-        given = zip(self._inner_incoming(), self._slot("Out" + GRAD_SUFFIX), strict=True)
+        given = self._pairs(self._inner_incoming(), "Out" + GRAD_SUFFIX)
         self.incoming = {name: outer for name, outer in given if outer != EMPTY}
         _, changed = outer_names(forward)
         self.carried = unique(
