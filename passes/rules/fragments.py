@@ -75,16 +75,23 @@ class PatternAttr:
     def __init__(self, name: str | None = None, fits: Callable[[Any], bool] | None = None) -> None:
         self.name = name
         self.fits = fits
-        self.number = next(self._count) % _STEP
+        number = next(self._count) % _STEP
+        self._numbers = (0.5 + number / (4 * _STEP), (1 << 40) + number)
 
     # A layer converts its arguments, so a number stands for the attribute until an operator is given it.
     def __float__(self) -> float:
-        current_fragment()  # outside of one it would be a number like any other
-        return 0.5 + self.number / (4 * _STEP)
+        self._stand_in()
+        return self._numbers[0]
 
     def __int__(self) -> int:
-        current_fragment()
-        return (1 << 40) + self.number
+        self._stand_in()
+        return self._numbers[1]
+
+    def _stand_in(self) -> None:
+        """Let the fragment that runs know the attribute by its number; elsewhere it would be one like any other."""
+        captures = current_fragment().captures
+        if self not in captures:
+            captures.append(self)
 
     __index__ = __int__
 
@@ -96,7 +103,7 @@ class PatternAttr:
 
     def stands_in(self, value: Any) -> bool:
         """Whether `value` is this attribute, or the number that a layer made of it."""
-        return value is self or (type(value) in (int, float) and value in (float(self), int(self)))
+        return value is self or (type(value) in (int, float) and value in self._numbers)
 
 
 class Given(PatternAttr):

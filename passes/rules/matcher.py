@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 from minigraph.ir import Operator, Variable
 from minigraph.ir.role import Role
+from minigraph.ir.text.notation import attr_text
 from minigraph.opdef import EMPTY
 from minigraph.passes.rules.fragments import site_of
 from minigraph.passes.rules.pattern import Pattern, PatternOp, PatternSlot
@@ -108,8 +109,24 @@ class Match:
         setattr(self, name, found)
         return found
 
+    def told(self) -> str:
+        """What conditions are about: captured attributes with their values, placeholders with their types."""
+        captured = [(name, *self.pattern.captured[name]) for name in sorted(self.pattern.captured)]
+        attrs = [
+            f"{name} = {attr_text(self.ops[number].definition.attrs[attr], getattr(self, name))}"
+            for name, number, attr in captured
+        ]
+        given = [(name, getattr(self, name)) for name in self.pattern.numbers]
+        return ", ".join([*attrs, *(f"{name}: {_typed(each)}" for name, each in given if each is not None)])
+
     def __repr__(self) -> str:
         return f"<Match of {self.pattern.name}: {'; '.join(map(str, self.ops))}>"
+
+
+def _typed(given: Variable | tuple[Variable, ...]) -> str:
+    if isinstance(given, tuple):
+        return f"[{', '.join(map(_typed, given))}]"
+    return str(given.tensor_type or "of unknown type")
 
 
 class MatchBeforeValues:
@@ -365,7 +382,7 @@ def _is_where(op: PatternOp, candidate: Operator, recorder: MatchRecorder | None
     role, scope = op.role, op.namescope
     if role is not None and not (candidate.role & role == role if role else candidate.role == Role.FORWARD):
         if recorder is not None:
-            recorder.differs(candidate, "role", role.name, candidate.role.name or int(candidate.role))
+            recorder.differs(candidate, "role", role, candidate.role)
         return False
     if scope is not None and not candidate.namescope.startswith(scope):
         if recorder is not None:

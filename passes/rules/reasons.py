@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 from minigraph.errors import Site
-from minigraph.ir import Operator
+from minigraph.ir import Operator, Role
+from minigraph.ir.text.notation import attr_text, role_text
 from minigraph.passes.rules.matcher import Match, Matcher, MatchRecorder
 from minigraph.passes.rules.pattern import Pattern, PatternOp, WalkStep
 from minigraph.passes.values import Value, Values
@@ -106,6 +107,14 @@ def nearest(rule: Asked, ops: Sequence[Operator]) -> WhyNot:
     return search.answer()
 
 
+def _text(op: Operator, slot: str, value: Any) -> str:
+    """The text of what was expected or found; attributes and roles have that which they have in programs."""
+    if isinstance(value, Role):
+        return role_text(value).strip("'")
+    attr = None if isinstance(value, str | PatternOp) else op.definition.attrs.get(slot)
+    return str(value) if attr is None else attr_text(attr, value)
+
+
 class _Search:
     """Looks for partial matches; hears from the matcher what differs."""
 
@@ -128,7 +137,15 @@ class _Search:
         if difference is None:
             return WhyNot(rule.name, len(rule.pattern.ops), self.matched)
         op, slot, expected, found, _ = difference
-        return WhyNot(rule.name, len(rule.pattern.ops), self.matched, op, slot, str(expected), str(found))
+        wanted = _text(op, slot, expected) + self._fixed_order(op, slot)
+        return WhyNot(rule.name, len(rule.pattern.ops), self.matched, op, slot, wanted, _text(op, slot, found))
+
+    def _fixed_order(self, op: Operator, slot: str) -> str:
+        """Say that operands stand in one order although those of the pattern commute."""
+        if slot not in ("X", "Y") or not any(each.commutes and op.type in each.types for each in self.rule.pattern.ops):
+            return ""
+        types = [self.values.type_of(self.values.read(name, op)) for name in op.input_arg_names]
+        return " (operands of different types do not commute)" if types.count(types[0]) < len(types) else ""
 
     def around(self, op: Operator) -> None:
         """Look for partial matches in which `op` is one of the operators."""

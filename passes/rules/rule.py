@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from itertools import chain
@@ -143,9 +144,7 @@ class Rule(Pass):
             text = self._failing(conditions, match)
             if text is not None:
                 if recorder is not None:
-                    captured = self.pattern.captured
-                    values = ", ".join(f"{name} = {getattr(match, name)}" for name in sorted(captured))
-                    recorder.differs(match.ops[-1], "condition", text, values or "it does not hold")
+                    recorder.differs(match.ops[-1], "condition", text, match.told())
                 return False
         copied = self._copied
         return copied is None or match.ops[0].type != "assign" or may_read(match, match.value(copied), recorder)
@@ -389,11 +388,13 @@ def rule(pattern: Callable[..., Any] | None = None, /, *, changes_rounding: bool
       var h: float32[2]
       y: float32[2] = scale(X=x) {scale=6.0}
     """
-    if pattern is None:
-        return lambda function: Rule(function, changes_rounding)
-    if not callable(pattern):
-        raise WrongTypeError(f"rule decorates a function, got {pattern!r:.60}", hint="Write @rule above a def.")
-    return Rule(pattern, changes_rounding)
+
+    def made(function: Callable[..., Any]) -> Rule:
+        if not inspect.isfunction(function):
+            raise WrongTypeError(f"rule decorates a function, got {function!r:.60}", hint="Write @rule above a def.")
+        return Rule(function, changes_rounding)
+
+    return made if pattern is None else made(pattern)
 
 
 def _blocks(rule: Rule, program: Program) -> Iterator[Block]:

@@ -109,6 +109,32 @@ BACK, NET = (
     "h: float32[2] = scale(X=x) {scale=2.0, role='backward'}", "y: float32[2] = relu(X=h) {namescope='/net/1/'}",
 )  # fmt: skip
 
+
+@rule
+def doubles(x):
+    return op("scale", X=op("cast", X=x, in_dtype=attr(), out_dtype=6), scale=2.0)
+
+
+@doubles.where
+def _(m):
+    yield m.x.dtype is fluid.float64, "x must be float64"
+
+
+@doubles.to
+def _(x):
+    return layers.elementwise_add(x, x)
+
+
+@rule
+def weighted(x, y):
+    return marked(op("elementwise_mul", X=layers.abs(x), Y=y), commutes=True)
+
+
+@weighted.to
+def _(x, y):
+    return layers.abs(layers.elementwise_mul(x, y))
+
+
 NEAR_MISSES = {
     "type of what is read": (
         scales, ["h: float32[2] = relu(X=x)", THREE],
@@ -236,11 +262,11 @@ NEAR_MISSES = {
     ),
     "role": (
         backward, ["h: float32[2] = scale(X=x) {scale=2.0}", NET],
-        1, 0, "role", "BACKWARD", "FORWARD",
+        1, 0, "role", "backward", "forward",
     ),
     "another role": (
         backward, ["h: float32[2] = scale(X=x) {scale=2.0, role='optimize'}", NET],
-        1, 0, "role", "BACKWARD", "OPTIMIZE",
+        1, 0, "role", "backward", "optimize",
     ),
     "name scope": (
         backward, [BACK, "y: float32[2] = relu(X=h) {namescope='/other/'}"],
@@ -253,6 +279,18 @@ NEAR_MISSES = {
     "condition on a shape": (
         scales, ["h: float32[2, 1, 1] = scale(X=t) {scale=2.0}", "y: float32[2, 1, 1] = scale(X=h) {scale=2.0}"],
         1, 1, "condition", "at most two dimensions", "a = 2.0, b = 2.0",
+    ),
+    "condition on a placeholder": (
+        doubles, ["h: float64[2] = cast(X=x) {in_dtype=5, out_dtype=6}", "y: float64[2] = scale(X=h) {scale=2.0}"],
+        1, 1, "condition", "x must be float64", "in_dtype = float32, x: float32[2]",
+    ),
+    "element type": (
+        doubles, ["h: int64[2] = cast(X=x) {in_dtype=5, out_dtype=3}", "y: int64[2] = scale(X=h) {scale=2.0}"],
+        1, 0, "out_dtype", "float64", "int64",
+    ),
+    "operands of two types": (
+        weighted, ["h: float32[1] = abs(X=f)", "y: float32[2] = elementwise_mul(X=x, Y=h)"],
+        1, 1, "X", "(operands of different types do not commute)", "x",
     ),
     "shape": (
         rows, ["h: float32[2] = abs(X=x)", "y: float32[2] = relu(X=h)"],

@@ -10,7 +10,7 @@ from pass_laws import assert_linear
 
 import minigraph as fluid
 from minigraph import layers, rewrite
-from minigraph.errors import RuleError
+from minigraph.errors import RuleError, WrongTypeError
 from minigraph.ir import Program, Role
 from minigraph.ir.verifier import verify
 from minigraph.passes import events
@@ -836,3 +836,23 @@ def test_an_attribute_has_to_fit():
     assert not even.find(odd)
     why = even.why_not(odd)
     assert (why.slot, why.expected, why.found) == ("scale", "a value that fits is_even", "3.0")
+
+
+def test_an_attribute_without_a_name_is_captured_from_a_layer():
+    @rule
+    def doubled(x):
+        return layers.scale(layers.relu(x), scale=attr())
+
+    program = Program.parse(
+        "block 0\n  data x: float32[2]\n  h: float32[2] = relu(X=x)\n  y: float32[2] = scale(X=h) {scale=3.0}"
+    )
+    program.roots = ("y",)
+    (match,) = doubled.find(program)
+    assert match.scale == 3.0
+
+
+@pytest.mark.parametrize("given", [print, rule(lambda x: layers.relu(x)), Program], ids=["builtin", "rule", "class"])
+def test_a_rule_is_made_of_a_function(given):
+    for decorate in (rule, rule(changes_rounding=True)):
+        with pytest.raises(WrongTypeError, match="rule decorates a function"):
+            decorate(given)
