@@ -184,20 +184,29 @@ def _tidied(case: Case) -> Case:
     program.drop_unused_blocks()
     block = program.global_block()
     written = {name for op in block.ops for name in op.output_arg_names}
-    used = written | {name for each in program.blocks for op in each.ops for name in op.input_arg_names}
+    used = {name for each in program.blocks for op in each.ops for name in (*op.input_arg_names, *_named(op))}
+    used |= written
     if program.roots is not None:
         kept = tuple(name for name in program.roots if name in written)
         read = {name for op in block.ops for name in op.input_arg_names}
         program.roots = kept or tuple(sorted(name for name in written - read if name in block.vars)) or program.roots
         used.update(program.roots)
-    for name in [name for name in block.vars if name not in used]:
-        del block.vars[name]
+    for each in program.blocks:
+        for name in [name for name in each.vars if name not in used]:
+            del each.vars[name]
     known = block.vars
     return replace(
         case,
         feed={name: value for name, value in case.feed.items() if name in known and known[name].is_data},
         state={name: value for name, value in case.state.items() if name in known},
     )
+
+
+def _named(op: Operator) -> Iterator[str]:
+    """Names that an operator writes, and those that its attributes hold, such as the states of a recurrent network."""
+    yield from op.output_arg_names
+    for value in op.attrs.values():
+        yield from (each for each in (value if isinstance(value, tuple) else ()) if isinstance(each, str))
 
 
 def _edited(case: Case) -> tuple[Case, Program]:
@@ -217,27 +226,28 @@ def _fewer_fetches(case: Case) -> Iterator[Case]:
 
 def _inputs_for_results(case: Case) -> Iterator[Case]:
     """Replace an operator by one of its inputs."""
-    block = case.program.global_block()
-    for position, op in enumerate(block.ops[:]):
-        outputs = [name for name in op.output_arg_names if name in block.vars]
-        for given in dict.fromkeys(op.input_arg_names):
-            for made in outputs:
-                one, other = block.find_var(given), block.vars[made]
-                if one is not None and given != made and one.tensor_type == other.tensor_type:
-                    candidate, program = _edited(case)
-                    _bypass(program, position, made, given)
-                    yield candidate
+    for block in case.program.blocks:
+        for position, op in enumerate(block.ops[:]):
+            outputs = [name for name in op.output_arg_names if name in block.vars]
+            for given in dict.fromkeys(op.input_arg_names):
+                for made in outputs:
+                    one, other = block.find_var(given), block.vars[made]
+                    if one is not None and given != made and one.tensor_type == other.tensor_type:
+                        candidate, program = _edited(case)
+                        _bypass(program.blocks[block.idx], position, made, given)
+                        yield candidate
 
 
-def _bypass(program: Program, position: int, made: str, given: str) -> None:
-    block = program.global_block()
+def _bypass(block: Block, position: int, made: str, given: str) -> None:
     op, *later = block.ops[position:]
     block.remove(op)
     for each in later:
         each.replace_input(made, given)
         if made in each.output_arg_names:
             return
-    program.roots = tuple(dict.fromkeys(given if name == made else name for name in program.roots or ()))
+    program = block.program
+    if block is program.global_block():
+        program.roots = tuple(dict.fromkeys(given if name == made else name for name in program.roots or ()))
 
 
 def _fewer_inner(case: Case) -> Iterator[Case]:
