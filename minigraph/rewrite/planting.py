@@ -3,20 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from typing import Any
 
 from minigraph import unique_name
-from minigraph.errors import ProgramError
+from minigraph.errors import MinigraphError, ProgramError
 from minigraph.ir import Block, Variable
 from minigraph.ir.default_programs import default_main_program
+from minigraph.opdef import DECLARED
 from minigraph.passes.base import Pipeline
 from minigraph.passes.rules import Rule, Rules
 from minigraph.passes.rules.fragments import Placeholder
 from minigraph.passes.rules.pattern import Pattern, PatternOp
+from minigraph.passes.values import Values
 from minigraph.rewrite.random_programs.drawing import Pick
+from minigraph.types import TensorType
 
-_MOST_PICKS = 8
-"""Maximum values that are tried for a placeholder of a certain type."""
+_MOST_TRIES = 12
+"""Maximum choices of values and attributes until the operators of a pattern accept them."""
+
+_MOST_PLANTS = 3
+"""Maximum choices until the conditions of a rule hold."""
+
+_SHARED = 0.15
+"""Probability that a placeholder stands for the value of an earlier one."""
+
+_UNSUITED = (MinigraphError, ArithmeticError, LookupError, TypeError, ValueError)
+"""Errors of an inference that is given what it was never made for."""
 
 
 def plants_of(rewrite: Any) -> Iterator[Callable[[Pick], list[Variable]]]:
@@ -29,64 +42,133 @@ def plants_of(rewrite: Any) -> Iterator[Callable[[Pick], list[Variable]]]:
 
 
 def _plant(rule: Rule, pick: Pick) -> list[Variable]:
-    placeholders = [each for each in rule.pattern.placeholders if each.name != "d" or rule.differentiates is None]
-    given = {each.name: _stand_in(each, pick) for each in placeholders}
-    captured: dict[str, Any] = {}
-    if rule.differentiates is not None:  # the result has the type that its gradient must have
-        given["d"] = _planted(rule.differentiates.pattern, given, captured, pick)[-1:]
-    return _planted(rule.pattern, given, captured, pick)
+    """Append operators for which the conditions of the rule mostly hold."""
+    made: list[Variable] = []
+    for _ in range(_MOST_PLANTS):
+        made += _planted(rule, pick)
+        block = default_main_program().current_block()
+        with suppress(MinigraphError):  # a condition that fails is for the check to tell
+            if rule.match(block.ops[-1], Values(block)) is not None:
+                break
+    return made
 
 
-def _planted(
-    pattern: Pattern, given: Mapping[str, list[Variable]], captured: dict[str, Any], pick: Pick
-) -> list[Variable]:
-    """Append the operators; `captured` attributes that an earlier one has keep their values."""
-    block = default_main_program().current_block()
-    values = {number: given[each.name] for number, each in enumerate(pattern.placeholders)}
-    for op in pattern.ops:
-        _append(op, block, values, captured, pick)
-    return [var for op in pattern.ops for slot in op.outputs for number in slot.places for var in values[number]]
+def _planted(rule: Rule, pick: Pick) -> list[Variable]:
+    first = _Fitted(rule.pattern, pick) if rule.differentiates is None else _Fitted(rule.differentiates.pattern, pick)
+    if rule.differentiates is None:
+        return first.append()
+    # The result has the type that its gradient must have.
+    return _Fitted(rule.pattern, pick, {**first.given, "d": first.append()[-1:]}, first.captured).append()
 
 
-def _stand_in(placeholder: Placeholder, pick: Pick) -> list[Variable]:
-    if placeholder.optional and pick.choose.random() < 0.3:
-        return []
-    return [_suiting(placeholder, pick) for _ in range(pick.choose.randrange(3) if placeholder.several else 1)]
+class _Fitted:
+    """Values for the placeholders of a pattern, and attributes, that its operators accept."""
 
+    given: dict[str, list[Variable]]
+    """Values by placeholder."""
+    captured: dict[str, Any]
+    """Captured attributes by name."""
+    _ops: list[tuple[PatternOp, str, dict[str, Any]]]
+    """Operators, each with its type and its attributes."""
 
-def _suiting(placeholder: Placeholder, pick: Pick) -> Variable:
-    for _ in range(_MOST_PICKS):
-        var = pick()
+    def __init__(
+        self,
+        pattern: Pattern,
+        pick: Pick,
+        known: Mapping[str, list[Variable]] | None = None,
+        captured: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.pattern = pattern
+        self._pick = pick
+        self._known = known or {}
+        self._captured = captured or {}
+        for number in range(_MOST_TRIES):
+            try:
+                self._choose(is_first=number < _MOST_TRIES // 4)
+            except _UNSUITED as error:
+                failed = error
+            else:
+                return
+        raise ProgramError(f"no values suit {pattern.name}") from failed
+
+    def _choose(self, is_first: bool) -> None:
+        """Choose values and attributes; raise unless the operators accept them."""
+        self.given, self.captured, self._ops = dict(self._known), dict(self._captured), []
+        for each in self.pattern.placeholders:
+            if each.name not in self.given:
+                self.given[each.name] = self._stand_in(each, is_first)
+        types: dict[int, list[TensorType | None]] = {
+            number: [var.tensor_type for var in self.given[each.name]]
+            for number, each in enumerate(self.pattern.placeholders)
+        }
+        for op in self.pattern.ops:
+            self._fit(op, types)
+
+    def _stand_in(self, placeholder: Placeholder, is_first: bool) -> list[Variable]:
+        choose = self._pick.choose
+        if placeholder.optional and choose.random() < 0.3:
+            return []
+        count = choose.randrange(3) if placeholder.several else 1
+        return [self._suiting(placeholder, is_first) for _ in range(count)]
+
+    def _suiting(self, placeholder: Placeholder, is_first: bool) -> Variable:
+        """A value that is of the type of the placeholder; after the first tries often one of another kind."""
+        choose = self._pick.choose
+        before = [var for variables in self.given.values() for var in variables]
+        if before and choose.random() < _SHARED:
+            var = choose.choice(before)
+        elif is_first or choose.random() < 0.4:
+            var = self._pick()
+        else:
+            kind = choose.choice(("b", "i", "f", "same"))
+            var = self._pick.like(choose.choice(before)) if kind == "same" and before else self._pick.of_kind(kind)
         wanted, known = placeholder.type, var.tensor_type
         if wanted is None:
             return var
-        if known is not None and known.dtype == wanted.dtype and len(known.shape) == len(wanted.shape):
-            return var
-    raise ProgramError(f"no value suits {placeholder.name}")
+        if known is None or known.dtype != wanted.dtype or len(known.shape) != len(wanted.shape):
+            raise ProgramError(f"{var.name} does not suit {placeholder.name}")
+        return var
+
+    def _fit(self, op: PatternOp, types: dict[int, list[TensorType | None]]) -> None:
+        """Choose the type and the attributes of an operator, and infer the types of its results."""
+        type = self._pick.choose.choice(op.types)
+        inputs = {slot.name: [each for number in slot.places for each in types[number]] for slot in op.inputs}
+        inputs = {name: given for name, given in inputs.items() if given}
+        operand = next((given[0] for given in inputs.values()), None)
+        for attr, name in op.captured:
+            if name not in self.captured:
+                self.captured[name] = self._pick.attr(type, attr, operand)
+        attrs = {**op.attrs, **{attr: self.captured[name] for attr, name in op.captured}}
+        definition = self._pick.definition(type)
+        inferred = definition.infer_types(inputs, definition.convert_attrs(attrs))
+        for slot in op.outputs:
+            made = inferred.get(slot.name, DECLARED)
+            for index, number in enumerate(slot.places):
+                types[number] = [None if made is DECLARED else made[index]]
+        self._ops.append((op, type, attrs))
+
+    def append(self) -> list[Variable]:
+        """Append the operators; returns all results."""
+        block = default_main_program().current_block()
+        values = {number: self.given[each.name] for number, each in enumerate(self.pattern.placeholders)}
+        for op, type, attrs in self._ops:
+            self._append(op, type, attrs, block, values)
+        return [var for op in self.pattern.ops for slot in op.outputs for each in slot.places for var in values[each]]
+
+    def _append(
+        self, op: PatternOp, type: str, attrs: dict[str, Any], block: Block, values: dict[int, list[Variable]]
+    ) -> None:
+        inputs = {slot.name: [var for number in slot.places for var in values[number]] for slot in op.inputs}
+        outputs: dict[str, list[Variable]] = {}
+        for slot in op.outputs:
+            for number in slot.places:
+                values[number] = [_new(block)]
+            outputs[slot.name] = [values[number][0] for number in slot.places]
+        for name in self._pick.definition(type).required_outputs:
+            outputs.setdefault(name, [_new(block)])
+        role = {} if op.role is None else {"op_role": op.role}
+        block.append_op(type, {name: given for name, given in inputs.items() if given}, outputs, {**attrs, **role})
 
 
-def _append(
-    op: PatternOp, block: Block, values: dict[int, list[Variable]], captured: dict[str, Any], pick: Pick
-) -> None:
-    type = pick.choose.choice(op.types)
-    inputs = {slot.name: [var for number in slot.places for var in values[number]] for slot in op.inputs}
-    inputs = {name: given for name, given in inputs.items() if given}
-    for attr, name in op.captured:
-        if name not in captured:
-            captured[name] = pick.attr(type, attr)
-    attrs = {**op.attrs, **{attr: captured[name] for attr, name in op.captured}}
-    if op.role is not None:
-        attrs["op_role"] = op.role
-    outputs: dict[str, list[Variable]] = {}
-    for slot in op.outputs:
-        outputs[slot.name] = [_made(block, number, values) for number in slot.places]
-    definition = pick.definition(type)
-    for name in definition.required_outputs:
-        outputs.setdefault(name, [block.create_var(name=unique_name.generate("t"))])
-    block.append_op(type, inputs, outputs, attrs)
-
-
-def _made(block: Block, number: int, values: dict[int, list[Variable]]) -> Variable:
-    var = block.create_var(name=unique_name.generate("t"))
-    values[number] = [var]
-    return var
+def _new(block: Block) -> Variable:
+    return block.create_var(name=unique_name.generate("t"))

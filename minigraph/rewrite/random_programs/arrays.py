@@ -25,7 +25,7 @@ class Drawn:
     """Arrays that certain inputs need, by name."""
 
 
-_SPECIAL = (0.0, -0.0, np.inf, -np.inf, np.nan, 1.0, -1.0)
+_SPECIAL = (0.0, -0.0, np.inf, -np.inf, np.nan, -1.0)
 
 
 def arrays_for(drawn: Drawn, program: Program, seed: int, kind: str) -> dict[str, Array]:
@@ -51,10 +51,11 @@ def _array(random: np.random.Generator, name: str, shape: tuple[int, ...], dtype
     if dtype.kind == "b":
         return random.random(shape) < 0.5
     if dtype.kind in "iu":
-        values = random.integers(0, CLASSES, shape).astype(dtype)
+        values = random.integers(0, random.choice((1, 2, CLASSES, CLASSES)), shape).astype(dtype)
         if kind == "edges" and random.random() < 0.5:  # numbers that no index or label has
-            special = np.array([-1, -2, -7, np.iinfo(dtype).min, np.iinfo(dtype).max]).astype(dtype)
-            values = np.where(random.random(shape) < 0.6, random.choice(special, shape), values)
+            limits = np.iinfo(dtype)
+            special = np.array([-1, -2, -7, limits.min, limits.max - 1, limits.max]).astype(dtype)
+            values = np.where(random.random(shape) < 0.6, _some(random, special, shape), values)
         return values
     if "learning_rate" in name:
         return np.full(shape, 0.05, dtype)
@@ -62,7 +63,12 @@ def _array(random: np.random.Generator, name: str, shape: tuple[int, ...], dtype
         return random.uniform(0.1, 0.9, shape).astype(dtype)
     values = random.uniform(-1.5, 1.5, shape).astype(dtype)
     if kind == "edges":
-        limits = np.finfo(dtype)
-        special = np.array([*_SPECIAL, limits.max, limits.smallest_subnormal, limits.eps], dtype)
-        values = np.where(random.random(shape) < 0.4, random.choice(special, shape), values)
+        about = np.finfo(dtype)
+        special = np.array([*_SPECIAL, about.max, about.smallest_subnormal, about.eps, 1.0, 1 + about.eps], dtype)
+        values = np.where(random.random(shape) < 0.4, _some(random, special, shape), values)
     return values
+
+
+def _some(random: np.random.Generator, special: Array, shape: tuple[int, ...]) -> Array:
+    """Draw of special numbers; for some arrays of the last two, which differ in the last place alone."""
+    return random.choice(special[-2:] if random.random() < 0.25 else special, shape)

@@ -16,7 +16,7 @@ from typing import Any
 
 from minigraph import layers, unique_name
 from minigraph.errors import MinigraphError
-from minigraph.ir import Block, Parameter, Program, Variable, VarKind
+from minigraph.ir import Block, Operator, Parameter, Program, Variable, VarKind
 from minigraph.ir.default_programs import program_guard
 from minigraph.layers.io import fluid_data as data
 from minigraph.opdef import REQUIRED, SUB_BLOCK, OpDef, definition_of
@@ -27,7 +27,7 @@ from minigraph.rewrite.random_programs.rows import SAMPLES
 from minigraph.rewrite.random_programs.sampling import Sample
 from minigraph.rewrite.random_programs.sequence_steps import TYPES, on_sequences
 from minigraph.rewrite.random_programs.stateful_steps import MADE_BY, STATEFUL
-from minigraph.types import TensorType
+from minigraph.types import DType, TensorType
 
 OPTIMIZERS = ("SGD", "Momentum", "Adam", "Adagrad", "RMSProp", "Lamb")
 NUMBERS = (-1.5, -1.0, -0.5, 0.0, 0.3, 0.5, 1.0, 2.0)
@@ -55,6 +55,12 @@ _RUN_BY = {
     **MADE_BY,
 }  # fmt: skip
 """Types of operators that each of `_SEVERAL` appends."""
+
+_PLAIN = ("float", "bool")
+"""Types of attributes of which other values suit the same operands."""
+
+_OFTEN = (DType.INT32, DType.INT64, DType.FP32, DType.FP64)
+"""Element types that most values have."""
 
 _ASIDE = (-0.25, -1e-3, -(2**-20), 2**-20, 1e-3, 0.25)
 """Relative distances between a number and others beside it."""
@@ -84,17 +90,56 @@ class Pick:
     def definition(self, type: str) -> OpDef:
         return definition_of(type)
 
-    def attr(self, type: str, name: str) -> Any:
-        """A value of an attribute of operators of a type."""
+    def of_kind(self, kind: str) -> Variable:
+        """A value whose elements are of a kind, such as ``b``, ``i`` and ``f``; one is made if there is none."""
+        known = [var for var in self._drawing.pool if var.dtype.numpy.kind == kind]
+        if known and (kind == "f" or self.choose.random() < 0.7):
+            return self.choose.choice(known)
+        if kind == "i":
+            shape = self.choose.choice(([2], [3], [2, 1]))
+            made = data(self._drawing.sources.name("Whole"), shape, self.choose.choice(("int64", "int32")))
+        else:
+            made = layers.cast(self(), "bool" if kind == "b" else self._drawing.dtype)
+        self._drawing._add([made])
+        return made
+
+    def like(self, var: Variable) -> Variable:
+        """Another value of the type of `var`; a fed one if there is none."""
+        known = [each for each in self._drawing.pool if each.tensor_type == var.tensor_type and each is not var]
+        if known or var.shape is None or -1 in var.shape:
+            return self.choose.choice(known or [var])
+        made = data(self._drawing.sources.name("Other"), var.shape, var.dtype)
+        self._drawing._add([made])
+        return made
+
+    def attr(self, type: str, name: str, operand: TensorType | None = None) -> Any:
+        """A value of an attribute of operators of a type; one that may suit their first operand."""
         attr = definition_of(type).attrs[name]
         if attr.type == "float":
-            # A condition may take numbers for equal that are close.
-            return self.number() * (1 + self.choose.choice(_ASIDE) if self.choose.random() < 0.1 else 1)
+            return self._drawing._number_for_attr()
         if attr.type == "bool":
             return self.choose.random() < 0.5
+        if operand is not None and name == "in_dtype":
+            return int(operand.dtype)
         known = [sample.attrs[name] for sample in _by_type().get(type, ()) if name in sample.attrs]
         known += [] if attr.default is REQUIRED else [attr.default]
-        return self.choose.choice(known)
+        value = self.choose.choice(known)
+        if operand is None or not operand.shape or self.choose.random() < 0.3:
+            return value
+        if attr.type == "list[int]":
+            return self._reordered(list(value), len(operand.shape))
+        if attr.type == "int" and name in ("axis", "dim"):
+            return self.choose.randrange(-len(operand.shape), len(operand.shape))
+        return value
+
+    def _reordered(self, value: list[int], dimensions: int) -> list[int]:
+        """The numbers of a list in another order, as many as an operand of so many dimensions may take."""
+        if sorted(value) == list(range(len(value))):
+            value = list(range(dimensions))
+        elif len(value) > 1:
+            value = [self.choose.choice(value) for _ in range(dimensions * self.choose.choice((1, 1, 2)))]
+        self.choose.shuffle(value)
+        return value
 
 
 @dataclass(frozen=True)
@@ -214,8 +259,12 @@ class _Drawing:
             self._add(self._planted(self.choose.choice(self.hints.plants)))
         elif self.flow and chance < 0.3:
             self._flow(self.choose.choice(self.flow))
-        elif self.forward and chance < 0.6:
+        elif self.forward and chance < 0.52:
             self._add(self._operator(self.choose.choice(self.forward)))
+            if self.choose.random() < 0.4:
+                self._add(self._reader(self.choose.choice(self.forward)))
+        elif self.forward and chance < 0.6:
+            self._add(self._again(self.forward))
         elif chance < 0.66:
             self._add(self._again())
         elif chance < 0.78:
@@ -244,6 +293,10 @@ class _Drawing:
         hinted = self.hints.numbers if self.choose.random() < 0.5 else ()
         return float(self.choose.choice(hinted or NUMBERS))
 
+    def _number_for_attr(self) -> float:
+        """A number; now and then one close to another, as a pass may take numbers for equal that are close."""
+        return self._number() * (1 + self.choose.choice(_ASIDE) if self.choose.random() < 0.1 else 1)
+
     def _pick(self) -> Variable:
         """A value, mostly a late one: so operators feed each other; now and then a parameter that is updated."""
         if self.hints.trains and self.choose.random() < 0.1:
@@ -263,24 +316,52 @@ class _Drawing:
     def _operator(self, type: str) -> list[Variable]:
         """Results of a new operator of a type, on earlier values where they suit it."""
         sample = self.choose.choice(_by_type()[type])
-        definition = sample.definition
         for _ in range(_MOST_TRIES):
             attrs = self._attrs(sample)
             inputs = {slot: [self._pick() for _ in arrays] for slot, arrays in sample.inputs.items()}
-            try:
-                types = definition.infer_types(
-                    {slot: [var.tensor_type for var in variables] for slot, variables in inputs.items()},
-                    definition.convert_attrs(attrs),
-                )
-            except Exception:  # an inference may stumble over what it was never made for
-                continue
-            if all(known is None or 0 not in known.shape or not self.rows for each in types.values() for known in each):
+            if "in_dtype" in sample.definition.attrs:
+                attrs["in_dtype"] = int(inputs["X"][0].dtype)
+            types = self._inferred(sample, inputs, attrs)
+            if types is not None:
                 return self._append(sample, inputs, attrs, types)
         return self._append(sample, self._fed(sample), sample.attrs)
 
-    def _again(self) -> list[Variable]:
-        """Results of an operator that is like an earlier one; its inputs may have been overwritten since."""
+    def _reader(self, type: str) -> list[Variable]:
+        """Results of a new operator of a type that reads the latest value; none if no choice suits it."""
+        last, pick = self.pool[-1], Pick(self)
+        for _ in range(_MOST_TRIES):
+            sample = self.choose.choice(_by_type()[type])
+            inputs = {
+                slot: [last if not number else pick.like(last) for number, _ in enumerate(arrays)]
+                for slot, arrays in sample.inputs.items()
+            }
+            attrs = self._attrs(sample)
+            for name, attr in sample.definition.attrs.items():
+                if attr.type in ("int", "list[int]") and name in attrs and self.choose.random() < 0.5:
+                    attrs[name] = pick.attr(type, name, last.tensor_type)
+            types = self._inferred(sample, inputs, attrs)
+            if types is not None:
+                return self._append(sample, inputs, attrs, types)
+        return []
+
+    def _inferred(
+        self, sample: Sample, inputs: Mapping[str, Sequence[Variable]], attrs: Mapping[str, Any]
+    ) -> dict[str, list[Any]] | None:
+        """Types of the results by slot; None if the operator does not take these inputs, or gives nothing."""
+        try:
+            types = sample.definition.infer_types(
+                {slot: [var.tensor_type for var in variables] for slot, variables in inputs.items()},
+                sample.definition.convert_attrs(attrs),
+            )
+            is_empty = any([known is not None and 0 in known.shape for each in types.values() for known in each])
+        except Exception:  # an inference may stumble over what it was never made for
+            return None
+        return None if is_empty and self.rows else types
+
+    def _again(self, types: Sequence[str] = ()) -> list[Variable]:
+        """Results of an operator like an earlier one; its inputs may have been overwritten, or one thing differs."""
         simple = [op for op in self.block.ops if len(op.outputs.get("Out", ())) == 1 and SUB_BLOCK not in op.attrs]
+        simple = [op for op in simple if op.type in types] or simple
         if not simple:
             return []
         op = self.choose.choice(simple)
@@ -289,35 +370,77 @@ class _Drawing:
         outputs = {slot: [new[name] for name in names] for slot, names in op.outputs.items()}
         if self.choose.random() < 0.3:
             self._overwrite(self.block.vars[op.outputs["Out"][0]].tensor_type, outputs)
-        self.block.append_op(op.type, op.inputs, outputs, op.attrs)
+        inputs = {slot: [self.block.vars[name] for name in names] for slot, names in op.inputs.items()}
+        attrs: Mapping[str, Any] = op.attrs
+        chance = self.choose.random() / (2 if types else 1)
+        if chance < 0.15:
+            attrs = self._other_attr(op)
+        elif chance < 0.25 and inputs:
+            slot = self.choose.choice(sorted(inputs))
+            inputs[slot] = list(map(Pick(self).like, inputs[slot]))
+        self.block.append_op(op.type, inputs, outputs, attrs)
         for name, var in new.items():
             var.stop_gradient = self.block.vars[name].stop_gradient
         return [var for variables in outputs.values() for var in variables]
 
     def _attrs(self, sample: Sample) -> dict[str, Any]:
-        """Attributes of the sample, some of them changed."""
-        attrs = dict(sample.attrs)
-        for name, attr in sample.definition.attrs.items():
+        """Attributes of the sample, some of them changed, or those that decide about numbers at their defaults."""
+        attrs, declared = dict(sample.attrs), sample.definition.attrs
+        for name in self.hints.attrs if self.choose.random() < 0.5 else ():
+            if isinstance(attrs.get(name), list | tuple) and attrs[name] and declared[name].type == "list[int]":
+                attrs[name] = [self.choose.choice((each, each, 0, 1, 2, 3)) for each in attrs[name]]
+        if self.choose.random() < 0.25:
+            return {
+                name: value for name, value in attrs.items()
+                if name not in declared or declared[name].default is REQUIRED or declared[name].type not in _PLAIN
+            }  # fmt: skip
+        for name, attr in declared.items():
             if self.choose.random() < 0.3:
                 if attr.type == "float":
-                    attrs[name] = self._number()
+                    attrs[name] = self._number_for_attr()
                 elif attr.type == "bool":
                     attrs[name] = self.choose.random() < 0.5
                 elif attr.type == "int" and name == "axis":
                     attrs[name] = self.choose.choice((-1, 0, 1))
+                elif name == "out_dtype":
+                    attrs[name] = int(self.choose.choice(_OFTEN))
+        return attrs
+
+    def _other_attr(self, op: Operator) -> dict[str, Any]:
+        """The attributes of an operator, of which a number is a bit larger or smaller, or an answer the other one."""
+        attrs = dict(op.attrs)
+        kinds = {name: attr.type for name, attr in op.definition.attrs.items() if attr.type in _PLAIN}
+        if kinds:
+            name = self.choose.choice(sorted(kinds))
+            value = attrs.get(name, op.definition.default_of(name))
+            attrs[name] = not value if kinds[name] == "bool" else value * (1 + self.choose.choice(_ASIDE))
         return attrs
 
     def _fed(self, sample: Sample) -> dict[str, list[Variable]]:
-        """The inputs of a sample as fed variables; the first of floating type depends on an earlier value."""
+        """The inputs of a sample as fed variables; one of floating type depends on an earlier value."""
         dtype = self.dtype if self.dtype in sample.dtypes else sample.dtypes[-1]
-        inputs: dict[str, list[Variable]] = {}
-        is_first = True
-        for slot, arrays in sample.inputs_as(dtype).items():
-            inputs[slot] = [self.sources.fed(array) for array in arrays]
-            if is_first and arrays and arrays[0].dtype.kind == "f" and arrays[0].size:
-                change = layers.scale(layers.tanh(like(inputs[slot][0], self._known_pick())), 1e-3)
-                inputs[slot][0], is_first = layers.elementwise_add(change, inputs[slot][0]), False
+        inputs = {
+            slot: [self.sources.fed(array) for array in arrays] for slot, arrays in sample.inputs_as(dtype).items()
+        }
+        floating = [slot for slot, given in inputs.items() if given and _has_numbers(given[0])]
+        if floating:
+            slot = floating[0] if self.choose.random() < 0.6 else self.choose.choice(floating)
+            change = layers.scale(layers.tanh(like(inputs[slot][0], self._known_pick())), 1e-3)
+            inputs[slot][0] = self._through_hinted(layers.elementwise_add(change, inputs[slot][0]))
         return inputs
+
+    def _through_hinted(self, var: Variable) -> Variable:
+        """Now and then what an operator that the pass is about makes of a value, if that has its type."""
+        if not self.forward or self.choose.random() < 0.5:
+            return var
+        sample = self.choose.choice(_by_type()[self.choose.choice(self.forward)])
+        inputs, attrs = {slot: [var] * len(arrays) for slot, arrays in sample.inputs.items()}, self._attrs(sample)
+        types = self._inferred(sample, inputs, attrs)
+        main = sample.definition.main_output
+        if types is None or list(types.get(main, ())) != [var.tensor_type]:
+            return var
+        made = self._append(sample, inputs, attrs)
+        return made[0]
 
     def _known_pick(self) -> Variable:
         known = [var for var in self.pool if var.tensor_type is not None and var.tensor_type.is_static]
@@ -417,3 +540,7 @@ def _kept_for_gradients(block: Block) -> set[str]:
         if slot.intermediate
         for name in op.outputs.get(slot.name, ())
     }
+
+
+def _has_numbers(var: Variable) -> bool:
+    return var.dtype.is_floating and 0 not in (var.shape or ())

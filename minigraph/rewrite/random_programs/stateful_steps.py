@@ -31,28 +31,34 @@ def _written_twice(kept: Variable, other: Variable) -> None:
     layers.assign(layers.elementwise_add(kept, other), kept)
 
 
-def loop_in_place(k: Sources, x: Variable, y: Variable, c: float) -> Variable:
+def _with_copy(x: Variable, c: float) -> tuple[Variable, list[Variable]]:
+    """A variable for a block to write, with now and then a copy of what it is before."""
+    kept = layers.scale(x, 1.0)
+    return kept, [layers.assign(kept)] if c >= 0.5 else []
+
+
+def loop_in_place(k: Sources, x: Variable, y: Variable, c: float) -> list[Variable]:
     """A loop that changes outer values, its counter and its condition in place."""
     other = like(x, y)
     number, end = (layers.fill_constant([1], "int64", each) for each in (0, 1 + int(abs(c))))
-    kept, goes_on = layers.scale(x, 1.0), layers.less_than(number, end)
+    (kept, copies), goes_on = _with_copy(x, c), layers.less_than(number, end)
     with layers.While(goes_on).block():
         _written_twice(kept, other)
         layers.increment(number)
         layers.less_than(number, end, cond=goes_on)
-    return layers.assign(kept)
+    return [layers.assign(kept), *map(layers.assign, copies)]
 
 
-def branch_on_numbers(k: Sources, x: Variable, y: Variable, c: float) -> Variable:
+def branch_on_numbers(k: Sources, x: Variable, y: Variable, c: float) -> list[Variable]:
     """A branch, taken for some numbers and not for others, that changes an outer value in place."""
-    other, kept = like(x, y), layers.scale(x, 1.0)
+    other, (kept, copies) = like(x, y), _with_copy(x, c)
     total = layers.reshape(layers.reduce_sum(layers.cast(x, "float32")), [1])
     with layers.Switch() as switch:
         with switch.case(layers.less_than(total, layers.fill_constant([1], "float32", c))):
             _written_twice(kept, other)
         with switch.default():
             layers.assign(other, kept)
-    return layers.assign(kept)
+    return [layers.assign(kept), *map(layers.assign, copies)]
 
 
 def backward_recurrent(k: Sources, x: Variable, y: Variable, c: float) -> Variable:
