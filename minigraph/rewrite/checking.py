@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from minigraph.errors import MinigraphError
+from minigraph.errors import MinigraphError, warn
 from minigraph.ir import Program
 from minigraph.rewrite.cases import Case, runs_completely
 from minigraph.rewrite.counter_examples import CounterExample
@@ -76,6 +76,11 @@ def check(
     CounterExample or None
         None if every program keeps every law (`minigraph.rewrite.laws`).
 
+    Warns
+    -----
+    UserWarning
+        If the pass has changed none of the programs, so that only its doing nothing was checked.
+
     Notes
     -----
     Results are compared bit for bit, or up to rounding if the pass says ``changes_rounding``: then only where all
@@ -89,6 +94,11 @@ def check(
             found = _check_one(subject, hints, f"{seed}/{number}", prepare)
             if found is not None:
                 return _reduced(subject, *found) if reduce else _counter_example(subject, *found)
+    if not subject.has_changed:
+        warn(
+            f"{subject.name} has changed none of the {programs:,} programs, so that nothing it does was checked. "
+            "Plant what it looks for: plant=[lambda pick: layers.relu(pick())]."
+        )
     return None
 
 

@@ -54,6 +54,8 @@ class Subject:
 
     seconds = SECONDS
     """Maximum time for one program."""
+    has_changed = False
+    """Whether it has said of any program that it changed it."""
 
     def __init__(self, rewrite: Any) -> None:
         if inspect.isclass(rewrite) or not (callable(getattr(rewrite, "apply", None)) or callable(rewrite)):
@@ -62,6 +64,7 @@ class Subject:
                 hint="Give an object such as CleanUp(), or a function of a program that says whether it changed it.",
             )  # fmt: skip
         self.rewrite = rewrite
+        self._answer: Any = False
         self._apply: Callable[[Program], Any] = rewrite.apply if hasattr(rewrite, "apply") else rewrite
         name = rewrite.name if isinstance(rewrite, Rewrite) else getattr(rewrite, "__name__", type(rewrite).__name__)
         self.name = str(name)
@@ -82,7 +85,15 @@ class Subject:
     def apply(self, program: Program, prefix: str = "new_") -> bool:
         """Change the program; names that the pass makes begin with `prefix`, so that they are those of each run."""
         with unique_name.guard(prefix):
-            return bool(self._apply(program))
+            self._answer = self._apply(program)
+        changed = bool(self._answer)
+        self.has_changed = self.has_changed or changed
+        return changed
+
+    def answer(self) -> str:
+        """What the pass returned last, if that is neither True nor False."""
+        kind = type(self._answer).__name__
+        return "" if kind in ("bool", "bool_") else f": it must return True or False, got {kind}"
 
     def apply_bounded(self, program: Program, prefix: str = "new_") -> bool:
         """Change the program; raise `Endless` if that goes on and on."""
@@ -96,6 +107,9 @@ class Subject:
         site = getattr(self.rewrite, "site", None)
         if not own and isinstance(site, Site):
             return site
+        code = getattr(inspect.unwrap(self._apply), "__code__", None)
+        if not own and code is not None and self.file is not None:  # it could not be called
+            return Site(self.file, code.co_firstlineno)
         frame = (own or frames)[-1]
         return Site(frame.filename, frame.lineno or 0)
 
@@ -115,16 +129,18 @@ def rewritten(subject: Subject, program: Program) -> tuple[Program | None, Broke
         changed = subject.apply_bounded(twin)
     except Endless as error:
         return None, _endless(subject, error)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         line = subject.line_of(error)
         text = f"{subject.name} raises {type(error).__name__}: {error}\n  at {line}"
         return None, Broken("raises", text, f"{type(error).__name__} {line}")
     if program.equals(twin):
         if not changed:
             return None, None
-        return twin, Broken("truthful", f"{subject.name} says that it changed the program, and did not", rewritten=twin)
+        text = f"{subject.name} says that it changed the program, and did not{subject.answer()}"
+        return twin, Broken("truthful", text, rewritten=twin)
     if not changed:
-        return twin, Broken("truthful", f"{subject.name} changed the program and says that it did not", rewritten=twin)
+        text = f"{subject.name} changed the program and says that it did not{subject.answer()}"
+        return twin, Broken("truthful", text, rewritten=twin)
     text = _invalid(twin)
     if text:
         if _invalid(program):
@@ -160,7 +176,7 @@ def _second_time(subject: Subject, twin: Program) -> str:
     again = twin.clone()
     try:
         changed = subject.apply_bounded(again, "again_")
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         return f"{subject.name}, applied again, raises {type(error).__name__}: {error}\n  at {subject.line_of(error)}"
     if changed or not again.equals(twin):
         return f"{subject.name} changes a program a second time"
