@@ -14,7 +14,7 @@ from minigraph.errors import ExecutionError, MinigraphError
 from minigraph.executor.interpreter import Interpreter
 from minigraph.ir import Operator, Program
 from minigraph.lowering.lengths import carry_lengths
-from minigraph.runtime.evaluate import bounded_loops, evaluate
+from minigraph.runtime.evaluate import bounded_loops, evaluate, results_in_order
 from minigraph.runtime.place import CPUPlace
 from minigraph.runtime.scope import Scope, SelectedRows
 
@@ -72,7 +72,7 @@ class Case:
         for name, value in self.state.items():
             scope.var(name).get_tensor().set(value.copy())
         names = list(self.program.roots or ())
-        with bounded_loops(MOST_LOOPS):
+        with bounded_loops(MOST_LOOPS), results_in_order():
             fetched = runner.run(program, feed=dict(self.feed), fetch_list=names, scope=scope, return_numpy=False)
         found = {name: arrays_of(value) for name, value in zip(names, fetched, strict=True)}
         for name in scope.local_var_names():

@@ -8,6 +8,8 @@ from contextvars import ContextVar
 from math import inf
 from typing import Any
 
+import numpy as np
+
 from minigraph.errors import ExecutionError
 from minigraph.ir import Operator
 from minigraph.ir.type_inference import blame
@@ -21,11 +23,21 @@ from minigraph.support.context import holding
 from minigraph.support.interrupts import is_interrupt
 
 _MOST_RUNS: ContextVar[float] = ContextVar("most_runs", default=inf)
+_IN_ORDER: ContextVar[bool] = ContextVar("in_order", default=False)
 
 
 def bounded_loops(most_runs: int) -> AbstractContextManager[None]:
     """Let `evaluate` end loops that run longer with an error, for programs that may have none."""
     return holding(_MOST_RUNS, most_runs)
+
+
+def results_in_order() -> AbstractContextManager[None]:
+    """Let `evaluate` give arrays whose elements are in C order in memory.
+
+    NumPy computes the elements of a view one by one, and others several at a time, which may round in another way: so
+    the last bit of a result would depend on what a reversal or a transposition stands for in memory.
+    """
+    return holding(_IN_ORDER, True)
 
 
 def evaluate(op: Operator, read: Callable[[str], Any], place: Place, rng: Any) -> dict[str, Any]:
@@ -47,7 +59,14 @@ def evaluate(op: Operator, read: Callable[[str], Any], place: Place, rng: Any) -
     function = on_numbers(kernel.function) if _has_no_dimensions(op) else kernel.function
     results = results_of(op, function(place.xp, *arguments, **keywords))
     names = [name for slot in op.definition.outputs for name in op.outputs.get(slot.name, ())]
+    if _IN_ORDER.get():
+        results = [_in_order(value) for value in results]
     return {name: value for name, value in zip(names, results, strict=False) if name != EMPTY}
+
+
+def _in_order(value: Any) -> Any:
+    is_view = isinstance(value, np.ndarray) and not value.flags.c_contiguous
+    return value.copy(order="C") if is_view else value
 
 
 def _has_no_dimensions(op: Operator) -> bool:

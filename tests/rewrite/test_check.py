@@ -18,7 +18,9 @@ from one_type import one_type_for_each_name
 from minigraph import layers, passes, rewrite, unique_name
 from minigraph.errors import ExecutionError, MinigraphError, WrongTypeError
 from minigraph.ir import Program
+from minigraph.ir.default_programs import program_guard
 from minigraph.ir.verifier import verify
+from minigraph.layers.io import fluid_data as data
 from minigraph.passes import IN_ORDER
 from minigraph.rewrite.cases import Case, Rounding
 from minigraph.rewrite.counter_examples import _expression
@@ -51,7 +53,110 @@ def test_a_wrong_pass_is_found():
 
 
 def test_a_pass_that_does_nothing_passes():
-    assert rewrite.check(does_nothing, programs=50) is None
+    with pytest.warns(UserWarning, match="does_nothing has changed none of the 20 programs"):
+        assert rewrite.check(does_nothing, programs=20) is None
+
+
+def _ends_the_process(program):
+    raise SystemExit(0)
+
+
+def _returns_the_program(program):
+    return program
+
+
+def _takes_two(program, other):
+    return False
+
+
+@pytest.mark.parametrize(
+    ("each", "law", "said"),
+    [
+        (_ends_the_process, "raises", "_ends_the_process raises SystemExit: 0"),
+        (_returns_the_program, "truthful", "it must return True or False, got Program"),
+        (_takes_two, "raises", "test_check.py"),
+    ],
+)
+def test_what_is_no_pass_is_told(each, law, said):
+    found = rewrite.check(each, programs=20, reduce=False)
+    assert found.law == law and said in str(found)
+
+
+@rewrite.rule
+def reversed_twice(x, a=rewrite.attr("axis")):
+    return rewrite.op("reverse", X=rewrite.op("reverse", X=x, axis=a), axis=a)
+
+
+@reversed_twice.to
+def _(x):
+    return layers.assign(x)
+
+
+def test_where_a_value_lies_in_memory_does_not_decide_its_last_bit():
+    # NumPy's arccosine of a reversed array may round otherwise than that of a copy.
+    program = Program.parse("""
+    block 0
+      data x: float64[64]
+      a: float64[64] = reverse(X=x) {axis=[0]}
+      b: float64[64] = reverse(X=a) {axis=[0]}
+      c: float64[64] = acos(X=b)
+      d: float64[64] = acos(X=a)
+    """)
+    program.roots = ("c", "d")
+    case = Case(program, {"x": np.random.default_rng(0).uniform(-1, 1, 64)})
+    assert broken_law(Subject(reversed_twice), case) is None
+    assert np.array_equal(case.results["c"][0], case.results["d"][0][::-1])
+
+
+@rewrite.rule
+def gathered_twice(x, i, j):
+    return rewrite.op("gather", X=rewrite.op("gather", X=x, Index=i), Index=j)
+
+
+@gathered_twice.where
+def _(m):
+    yield m.i.tensor_type == m.j.tensor_type and len(m.i.shape) == 1, "two vectors of one size"
+
+
+@gathered_twice.to
+def _(x, i, j):
+    return layers.gather(x, layers.gather(j, i))
+
+
+@rewrite.rule
+def transposed_twice(x, a=rewrite.attr("axis"), b=rewrite.attr("axis")):
+    return rewrite.op("transpose2", X=rewrite.op("transpose2", X=x, axis=a), axis=b)
+
+
+@transposed_twice.to
+def _(x, a, b):
+    return rewrite.op("transpose2", X=x, axis=[b[i] for i in a])
+
+
+class SliceOfJoin(passes.Pass):
+    """Take a slice that begins at 0 for the first part of a join, whatever its end: wrong."""
+
+    def apply(self, program):
+        values, changed = rewrite.Values(program), False
+        for op in program.global_block().ops.of_type("slice"):
+            join = values.producer(values.input(op, "Input"), "concat")
+            plain = len(op.inputs) == 1 and not op.attr("decrease_axis") and list(op.attr("starts")) == [0]
+            if join is None or not plain or list(op.attr("axes")) != [join.attr("axis")]:
+                continue
+            if values.is_there(values.input(join, "X"), op):
+                values.replace_op(op, "assign", {"X": values.input(join, "X")})
+                changed = True
+        return changed
+
+
+@pytest.mark.parametrize("each", [gathered_twice, transposed_twice], ids=lambda each: each.name)
+def test_values_and_attributes_that_suit_a_pattern_are_planted(each):
+    assert rewrite.check(each, programs=300, reduce=False) is not None
+
+
+def test_operators_that_a_pass_names_read_each_other():
+    found = (rewrite.check(SliceOfJoin(), programs=400, seed=seed, reduce=False) for seed in range(5))
+    assert any(each is not None for each in found)
 
 
 def test_a_seed_gives_one_answer():
@@ -378,3 +483,18 @@ def test_what_follows_a_check_can_be_profiled():
         "cProfile.run('bounded(int, 9, 9)')"
     )
     subprocess.run([sys.executable, "-c", program], cwd=ROOT, stdout=subprocess.DEVNULL, check=True, timeout=120)
+
+
+def test_operators_of_a_sub_block_are_left_out_and_read_past():
+    program = Program()
+    with program_guard(program, Program()), unique_name.guard():
+        x, start, network = data("x", [2, 3]), data("start", [3]), layers.StaticRNN()
+        with network.step():
+            word, memory = network.step_input(x), network.memory(init=start)
+            network.update_memory(memory, layers.tanh(layers.relu(layers.elementwise_add(word, memory))))
+            network.step_output(layers.scale(word, 2.0))
+        program.roots = (network().name,)
+    small = rewrite.reduce(program, lambda each: each.num_blocks > 1 and bool(each.block(1).ops.of_type("scale")))
+    inner = small.block(1)
+    assert [op.type for op in inner.ops] == ["scale"]
+    assert not [name for name in inner.vars if name.startswith(("tanh", "relu", "elementwise_add"))]
