@@ -5,9 +5,12 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable, Mapping
-from typing import NamedTuple, TypeAlias
+from contextlib import suppress
+from typing import Final, NamedTuple, TypeAlias, TypeVar
 
 from minigraph.errors import MinigraphError
+
+N = TypeVar("N", int, float)
 
 
 class Command(NamedTuple):
@@ -30,3 +33,18 @@ def fail(message: str, status: int) -> int:
     """Print an error; returns the exit status."""
     print(f"minigraph: error: {message}", file=sys.stderr)
     return status
+
+
+def number_option(convert: Callable[[str], N], is_right: Callable[[N], bool], what: str) -> Callable[[str], N]:
+    """A function that reads a number of an option."""
+
+    def parse(text: str) -> N:
+        with suppress(ValueError):
+            if is_right(number := convert(text)):
+                return number
+        raise argparse.ArgumentTypeError(f"must be {what}, got {text!r}")
+
+    return parse
+
+
+WHOLE_NUMBER: Final = number_option(int, lambda number: number >= 1, "a whole number of at least 1")

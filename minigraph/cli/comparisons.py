@@ -6,11 +6,10 @@ import argparse
 import math
 import os
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from functools import partial, wraps
 from typing import Any, Final, TypeVar
 
-from minigraph.cli.commands import Command, Commands, fail, message_of
+from minigraph.cli.commands import WHOLE_NUMBER, Command, Commands, fail, message_of, number_option
 from minigraph.clip import GradientClipBase
 from minigraph.comparison.clip_text import clip_text, parse_clip
 from minigraph.comparison.digits import Batches, build_network
@@ -27,7 +26,6 @@ from minigraph.support.atomic_files import check_writable
 from minigraph.support.blas import one_thread
 
 T = TypeVar("T")
-N = TypeVar("N", int, float)
 
 DEFAULT_CLIPS: Final = ("norm=2", "global_norm=1", "value=0.1")
 DEFAULT_SEEDS: Final = (1, 2, 3)
@@ -80,7 +78,7 @@ def _add_compare(parser: argparse.ArgumentParser) -> None:
     parser.epilog = CLIPS + COMPARE_EXAMPLES
     experiment = _experiment(parser)
     experiment.add_argument(
-        "--batches", type=_WHOLE_NUMBER, default=10, metavar="N",
+        "--batches", type=WHOLE_NUMBER, default=10, metavar="N",
         help="number of batches; the data are read again when they end (default: 10; an epoch of digits has 12)",
     )  # fmt: skip
     experiment.add_argument(
@@ -92,7 +90,7 @@ def _add_compare(parser: argparse.ArgumentParser) -> None:
         help="update parameters after each batch by SGD on the unclipped gradients (default: no updates)",
     )  # fmt: skip
     experiment.add_argument(
-        "--ranks", type=_WHOLE_NUMBER, default=1, metavar="N",
+        "--ranks", type=WHOLE_NUMBER, default=1, metavar="N",
         help="ranks that share each batch evenly: also show each clip on the gradients of each rank alone (default: 1)",
     )  # fmt: skip
     _output(parser, "batch by batch")
@@ -102,7 +100,7 @@ def _add_train(parser: argparse.ArgumentParser) -> None:
     parser.epilog = CLIPS + TRAIN_EXAMPLES
     experiment = _experiment(parser)
     experiment.add_argument(
-        "--epochs", type=_WHOLE_NUMBER, default=5, metavar="N", help="runs over the data (default: 5)"
+        "--epochs", type=WHOLE_NUMBER, default=5, metavar="N", help="runs over the data (default: 5)"
     )
     experiment.add_argument("--optimizer", choices=OPTIMIZERS, default="sgd", help="update rule (default: sgd)")
     experiment.add_argument(
@@ -132,7 +130,7 @@ def _experiment(parser: argparse.ArgumentParser) -> Any:
         help="the bundled digits in MNIST's form, or MNIST, which is downloaded once (default: digits)",
     )  # fmt: skip
     group.add_argument(
-        "--batch-size", type=_WHOLE_NUMBER, default=128, metavar="N", help="images in a batch (default: 128)"
+        "--batch-size", type=WHOLE_NUMBER, default=128, metavar="N", help="images in a batch (default: 128)"
     )
     group.add_argument(
         "--place", type=checked(_place), default="cpu", metavar="PLACE",
@@ -176,24 +174,11 @@ def checked(parse: Callable[[str], T]) -> Callable[[str], T]:
     return parse_option
 
 
-def _number(convert: Callable[[str], N], is_right: Callable[[N], bool], what: str) -> Callable[[str], N]:
-    """A function that reads a number of an option."""
-
-    def parse(text: str) -> N:
-        with suppress(ValueError):
-            if is_right(number := convert(text)):
-                return number
-        raise argparse.ArgumentTypeError(f"must be {what}, got {text!r}")
-
-    return parse
-
-
-_WHOLE_NUMBER: Final = _number(int, lambda number: number >= 1, "a whole number of at least 1")
-_LEARNING_RATE: Final = _number(float, lambda rate: 0 < rate < math.inf, "a positive number")
+_LEARNING_RATE: Final = number_option(float, lambda rate: 0 < rate < math.inf, "a positive number")
 
 
 def _seed(text: str) -> int:
-    number = _WHOLE_NUMBER(text)
+    number = WHOLE_NUMBER(text)
     if number > MAX_SEED:
         raise argparse.ArgumentTypeError(f"must be at most {MAX_SEED}, got {text!r}")
     return number

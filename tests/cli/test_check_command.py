@@ -52,10 +52,12 @@ def test_a_wrong_pass_is_shown_with_a_script_that_runs(file, capsys):
 
 def test_a_pass_without_faults_is_reported(file, capsys):
     assert main(["check", f"{file}:nothing", "--programs", "20", "--seed", "3"]) == 0
-    assert capsys.readouterr().out == "nothing: 20 programs, none of them broken\n"
+    said = capsys.readouterr()
+    assert said.out == "nothing: 20 programs, none of them broken\n"
+    assert said.err.startswith("nothing has changed none of the 20 programs")
 
 
-@pytest.mark.parametrize("name", ["passes.py:Wrogn", "missing.py:Wrong", "passes.py"])
+@pytest.mark.parametrize("name", ["passes.py:Wrogn", "missing.py:Wrong", "passes.py", "passes.py:", "passes:Wrong"])
 def test_what_is_not_there_is_an_error(file, capsys, name):
     assert main(["check", name]) == 1
     assert "minigraph: error" in capsys.readouterr().err
@@ -69,3 +71,24 @@ def test_an_unknown_name_is_answered_with_the_rules_and_passes_of_the_file(file,
     )
     assert main(["check", f"{file}:other"]) == 1
     assert "It defines Wrong, nothing, twice." in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        ("def f(:", "passes.py fails in line 1 with SyntaxError: invalid syntax"),
+        ("x = 1\n1 / 0", "passes.py fails in line 2 with ZeroDivisionError: division by zero"),
+        ("import sys\nsys.exit(0)", "passes.py fails in line 2 with SystemExit: 0"),
+        ("class P:\n    def __init__(self, n):\n        pass", "P() of passes.py fails with TypeError: "),
+    ],
+)
+def test_a_file_that_fails_is_an_error_and_no_script_is_written(file, capsys, code, said):
+    file.write_text(code)
+    assert main(["check", "passes.py:P"]) == 1
+    assert said in capsys.readouterr().err
+    assert not Path("counterexample.py").exists()
+
+
+def test_the_number_of_programs_is_positive(file, capsys):
+    assert main(["check", "passes.py:nothing", "--programs", "0"]) == 2
+    assert "must be a whole number of at least 1" in capsys.readouterr().err
