@@ -91,8 +91,8 @@ class _Search:
             before = self.case
             self._leave_out_operators()
             for simpler in (
-                _fewer_fetches, _inputs_for_results, _fewer_inner, _without_attributes, _fewer_inputs, _smaller_shapes,
-                _plain_fields, _plain_numbers,
+                _beginnings, _fewer_fetches, _inputs_for_results, _fewer_inner, _without_attributes, _fewer_inputs,
+                _smaller_shapes, _plain_fields, _plain_numbers,
             ):  # fmt: skip
                 self._take_all(simpler)
 
@@ -212,6 +212,20 @@ def _named(op: Operator) -> Iterator[str]:
 def _edited(case: Case) -> tuple[Case, Program]:
     program = case.program.clone()
     return replace(case, program=program), program
+
+
+def _beginnings(case: Case) -> Iterator[Case]:
+    """The program up to an operator, whose result is fetched in place of later ones."""
+    block = case.program.global_block()
+    for position, op in enumerate(block.ops[:-1]):
+        for name in op.output_arg_names if case.program.roots is not None else ():
+            var = block.vars.get(name)
+            if var is not None and var.kind is VarKind.LOD_TENSOR and not var.persistable:
+                candidate, program = _edited(case)
+                for later in program.global_block().ops[position + 1 :]:
+                    program.global_block().remove(later)
+                program.roots = (name,)
+                yield candidate
 
 
 def _fewer_fetches(case: Case) -> Iterator[Case]:
