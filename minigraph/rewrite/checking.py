@@ -20,6 +20,7 @@ from minigraph.rewrite.random_programs.arrays import Drawn, arrays_for
 from minigraph.rewrite.random_programs.drawing import Hints, Pick, draw
 from minigraph.rewrite.reducing import reduced
 from minigraph.support.public import public
+from minigraph.support.undo import unnoted
 
 Array = np.ndarray[Any, Any]
 
@@ -39,6 +40,7 @@ _SECONDS_OF_ENDLESS = 20.0
 
 
 @public
+@unnoted
 def check(
     rewrite: Any,
     programs: int = 500,
