@@ -34,18 +34,20 @@ class SkipAssigns(Pass):
             for op in block.ops.of_type("assign")
             if (var := variables.get(op.outputs["Out"][0])) is not None and var.persistable
         ]
-        if not assigns:
-            return False
-        values = Values(program)
-        found = {source: op for op in assigns if (source := _skippable(op, values)) is not None}
-        for source, assign in found.items():
-            names = {source.name: assign.outputs["Out"][0]}
-            for reader in values.readers[source]:
-                if reader is not assign:
-                    redirect(reader, names)
-            values.writer[source].replace_output(source.name, names[source.name])
-            block.remove(assign)
-        return bool(found)
+        changed = False
+        while assigns:
+            values = Values(program)
+            found = {source: op for op in assigns if (source := _skippable(op, values)) is not None}
+            for source, assign in found.items():
+                names = {source.name: assign.outputs["Out"][0]}
+                for reader in values.readers[source]:
+                    if reader is not assign:
+                        redirect(reader, names)
+                values.writer[source].replace_output(source.name, names[source.name])
+                block.remove(assign)
+            changed = changed or bool(found)
+            assigns = [maker for source in found if (maker := values.writer[source]).type == "assign"]
+        return changed
 
 
 def _skippable(assign: Operator, values: Values) -> Value | None:

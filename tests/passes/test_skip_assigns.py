@@ -34,6 +34,21 @@ def test_the_result_is_written_where_it_is_assigned(made):
     assert lines(made=made) == [f"p = {made}"]
 
 
+def test_assigns_in_a_row_go_at_once():
+    program = fluid.Program.parse("""
+    block 0
+      persist p: float32[3]
+      data x: float32[3]
+      y: float32[3] = assign(X=x)
+      z: float32[3] = assign(X=y)
+      p = assign(X=z)
+    """)
+    program.roots = ("p",)
+    assert SkipAssigns().apply(program)
+    assert [str(op) for op in program.global_block().ops] == ["p = assign(X=x)"]
+    assert not SkipAssigns().apply(program)
+
+
 def test_other_readers_read_the_variable():
     between, after = "z: float32[3] = exp(X=y)", "w: float32[3] = relu(X=y)"
     assert lines(["z", "w"], between=between, after=after) == ["p = tanh(X=x)", "z = exp(X=p)", "w = relu(X=p)"]
