@@ -120,7 +120,7 @@ def test_what_cannot_read_joined_results_is_repeated_with_what_it_needs():
 
 def test_what_the_shards_have_parts_of_is_not_read_behind_the_backward_pass():
     main = fluid.Program()
-    with fluid.program_guard(main, fluid.Program()):
+    with fluid.program_guard(main, fluid.Program()), fluid.unique_name.guard():
         x = fluid.data("x", [None, 3])
         count = layers.reduce_sum(layers.cast(x > 0.0, "int64"))
         loss = layers.reduce_sum(layers.fc(x, 1)) / layers.cast(count, "float32")
