@@ -40,23 +40,13 @@ class WeightMeans(Pass):
         forward = _Forward(block)
         changed = False
         for op in list(means_of_loss(program)):
-            for number, grad in enumerate(_gradients_of(op)):
+            for number, grad in enumerate(forward.gradients_of(op)):
                 totals = _Totals(forward, op, grad, self.ranks, f"_{number}" if number else "")
                 if op.type == "elementwise_div":
                     changed = totals.divide() or changed
                 else:
                     changed = totals.weight() or changed
         return changed
-
-
-def _gradients_of(op: Operator) -> list[Operator]:
-    """The operators that compute the gradient of `op`, one for each backward pass through it."""
-    incoming = op.output("Out")[0] + GRAD_SUFFIX
-    return [
-        each
-        for each in op.block.ops.of_type(f"{op.type}_grad")
-        if each.input("X") == op.input("X") and _plain(each.input("Out" + GRAD_SUFFIX)[0]).startswith(incoming)
-    ]
 
 
 def _plain(name: str) -> str:
@@ -91,9 +81,25 @@ class _Forward:
         self.fed = _of_samples(block)
         self.learned = learned_names(block)
         self.ops = [op for op in block.ops if not op.role & (Role.BACKWARD | Role.OPTIMIZE)]
+        self.readers: dict[tuple[str, str], list[Operator]] = {}
+        """Gradient operators, by type and X."""
+        for op in block.ops:
+            if "Out" + GRAD_SUFFIX in op.inputs and "X" in op.inputs:
+                self.readers.setdefault((op.type, op.inputs["X"][0]), []).append(op)
+        self.averaged: set[str] = set()
+        """Names of values of which a mean is taken, or of what is computed of them."""
+        for op in reversed(self.ops):
+            if _is_mean(op) or not self.averaged.isdisjoint(op.output_arg_names):
+                self.averaged.update(op.input_arg_names)
         made = Counter(name for op in self.ops for name in op.output_arg_names)
         # A value that is overwritten is no longer there where the gradient is computed.
         self.makers = {name: op for op in self.ops for name in op.output_arg_names if made[name] == 1}
+
+    def gradients_of(self, op: Operator) -> list[Operator]:
+        """The operators that compute the gradient of `op`, one for each backward pass through it."""
+        incoming = op.output("Out")[0] + GRAD_SUFFIX
+        found = self.readers.get((f"{op.type}_grad", op.input("X")[0]), ())
+        return [each for each in found if _plain(each.input("Out" + GRAD_SUFFIX)[0]).startswith(incoming)]
 
     def is_number_of_samples(self, name: str) -> bool:
         """Whether a value is one number that depends on what is fed."""
@@ -109,13 +115,7 @@ class _Forward:
     def averages(self, op: Operator) -> bool:
         """Whether a division is one of means: those it divides, or one that is taken of its rows afterwards."""
         if not _is_number(op, "X"):
-            reached = set(op.output_arg_names)
-            for reader in self.ops[self.ops.index(op) + 1 :]:
-                if not reached.isdisjoint(reader.input_arg_names):
-                    if _is_mean(reader):
-                        return True
-                    reached.update(reader.output_arg_names)
-            return False
+            return not self.averaged.isdisjoint(op.output_arg_names)
         names = [op.input("X")[0]]
         while names:
             maker = self.makers.get(names.pop())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from minigraph.errors import ProgramError, warn
-from minigraph.ir import Operator, Program
+from minigraph.ir import Program
 from minigraph.parallel.losses import describe_mixed_samples
 from minigraph.parallel.machine import warn_of_threads
 from minigraph.parallel.verifying import verify
@@ -125,7 +125,8 @@ class DataParallel(GradAllReduce):
                 "shard averages",
                 "divide by a constant, or leave exact out and say DataParallel(..., ragged=True)",
             )
-            means = [op for op in means if op.type == "elementwise_div" or _has_own_rows(op)]
+            own = _of_own_rows(program)
+            means = [op for op in means if op.type == "elementwise_div" or not own.isdisjoint(op.input("X"))]
         else:
             who, hint = "rank averages", "feed all ranks as many samples, or say DataParallel(..., ragged=True)"
         if means and (self.exact or not self.ragged):
@@ -159,15 +160,11 @@ _SELECTIONS = frozenset({"unique", "unique_with_counts", "where_index"})
 """Operators whose results have as many rows as the values say."""
 
 
-def _has_own_rows(mean: Operator) -> bool:
-    """Whether a mean is over rows of which shards may have different numbers: those of sequences, or selected ones."""
-    var = mean.block.find_var(mean.input("X")[0])
-    if var is not None and var.lod_level > 0:
-        return True
-    wanted = set(mean.input("X"))
-    for op in reversed(mean.block.ops[: mean.block.ops.index(mean)]):
-        if not wanted.isdisjoint(op.output_arg_names):
-            if op.type in _SELECTIONS:
-                return True
-            wanted.update(op.input_arg_names)
-    return False
+def _of_own_rows(program: Program) -> set[str]:
+    """Names of values of which shards may have different numbers of rows: those of sequences, and of selected rows."""
+    block = program.global_block()
+    selected: set[str] = set()
+    for op in block.ops:
+        if op.type in _SELECTIONS or not selected.isdisjoint(op.input_arg_names):
+            selected.update(op.output_arg_names)
+    return selected.union([name for name, var in block.vars.items() if var.lod_level > 0])
