@@ -41,7 +41,8 @@ def test_there_are_many_and_half_of_the_programs_have_five_operators_at_most():
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["every_row_is_updated", "recomputed_after_the_update"])
 def test_what_a_pass_is_about_is_drawn_soon(name):
-    assert rewrite.check(WRONG[name], programs=100, reduce=False) is not None
+    found = (rewrite.check(WRONG[name], programs=100, seed=seed, reduce=False) for seed in range(3))
+    assert any(each is not None for each in found)
 
 
 @pytest.mark.slow

@@ -259,9 +259,9 @@ class _Drawing:
             self._add(self._planted(self.choose.choice(self.hints.plants)))
         elif self.flow and chance < 0.3:
             self._flow(self.choose.choice(self.flow))
-        elif self.forward and chance < 0.52:
+        elif self.forward and chance < (0.6 if self.hints.trains else 0.52):
             self._add(self._operator(self.choose.choice(self.forward)))
-            if self.choose.random() < 0.4:
+            if not self.hints.trains and self.choose.random() < 0.4:
                 self._add(self._reader(self.choose.choice(self.forward)))
         elif self.forward and chance < 0.6:
             self._add(self._again(self.forward))
@@ -299,7 +299,7 @@ class _Drawing:
 
     def _pick(self) -> Variable:
         """A value, mostly a late one: so operators feed each other; now and then a parameter that is updated."""
-        if self.hints.trains and self.choose.random() < 0.1:
+        if self.hints.trains and self.choose.random() < 0.2:
             parameters = [var for var in self.pool if isinstance(var, Parameter)]
             if parameters:
                 return self.choose.choice(parameters)
