@@ -16,16 +16,17 @@ FAR = 1e30
 
 
 class Padded:
-    """Padded sequences of one variable, with masks and lengths that are made when an operator needs them."""
+    """Padded sequences of variables with equal lengths; masks are made when an operator needs them."""
 
     def __init__(self, block: Block, var: Variable) -> None:
-        assert var.tensor_type is not None
         self.block = block
-        self.row = list(var.tensor_type.shape[1:])
         self.first = next(iter(block.ops), None)
         """The operator before which everything is made that others use."""
-        var.tensor_type = var.tensor_type.with_shape((-1, -1, *self.row))
         self.var = var
+        self._fed: dict[str, list[int]] = {}
+        """Shape of a row of each variable that is fed."""
+        self._rows: dict[str, Variable] = {}
+        self.add(var)
         self.lengths = block.create_var(
             f"{var.name}.lengths", shape=[-1], dtype="int64", is_data=True, stop_gradient=True
         )
@@ -34,11 +35,22 @@ class Padded:
         with self.block.inserting_before(self.first):
             return self.block.emit(type, stop_gradient=True, **fields)
 
-    @cached_property
-    def rows(self) -> Variable:
-        rows = self.made("reshape2", X=self.var, shape=[-1, *self.row])
-        rows.stop_gradient = self.var.stop_gradient
-        return rows
+    def add(self, var: Variable) -> None:
+        """Let a variable be fed with the lengths of the first one."""
+        assert var.tensor_type is not None
+        row = list(var.tensor_type.shape[1:])
+        var.tensor_type = var.tensor_type.with_shape((-1, -1, *row))
+        self._fed[var.name] = row
+
+    def rows_of(self, name: str) -> Variable:
+        """The padded rows of a variable that is fed, or a variable as it is."""
+        var = self.block.var(name)
+        if name not in self._fed:
+            return var
+        if name not in self._rows:
+            rows = self._rows[name] = self.made("reshape2", X=var, shape=[-1, *self._fed[name]])
+            rows.stop_gradient = var.stop_gradient
+        return self._rows[name]
 
     @cached_property
     def sizes(self) -> Variable:
@@ -80,6 +92,9 @@ class Padded:
         return self.made("elementwise_add", X=numbers, Y=ahead)
 
 
+_HINT = "Keep the sequences as they are for programs with this operator, or with gradients."
+
+
 class PaddedOp:
     """An operator on sequences, and what takes its place.
 
@@ -95,11 +110,8 @@ class PaddedOp:
         self.block, self.op, self.padded, self.given = block, op, padded, given
         self.delivered: list[str] = []
 
-    def refused(self, why: str) -> ProgramError:
-        return ProgramError(
-            f"PadSequences: {self.op.type} has no padded form: {why}", site=self.op.site,
-            hint="Keep the sequences as they are for programs with this operator, or with gradients.",
-        )  # fmt: skip
+    def refused(self, why: str, hint: str = _HINT) -> ProgramError:
+        return ProgramError(f"PadSequences: {self.op.type} has no padded form: {why}", site=self.op.site, hint=hint)
 
     def emit(self, type: str, **fields: Any) -> Variable:
         with self.block.inserting_before(self.op):
@@ -110,7 +122,7 @@ class PaddedOp:
         names = self.op.inputs.get(slot)
         if not names:
             return None
-        return self.padded.rows if names[0] == self.padded.var.name else self.block.var(names[0])
+        return self.padded.rows_of(names[0])
 
     def steps(self, slot: str) -> Variable:
         """Rows as ``[batch, time, values]``."""
@@ -133,6 +145,12 @@ class PaddedOp:
         """`steps` times `weights`, ``[batch, time]``; by default zeros after the ends of sequences."""
         mask = self.alike(weights or self.padded.mask(), steps)
         return self.emit("elementwise_mul", X=steps, Y=mask, axis=0)
+
+    def rewrite(self, **inputs: Variable | None) -> None:
+        """Append the operator anew with other inputs, and its results and attributes."""
+        given = {slot: [var.name] for slot, var in inputs.items() if var is not None}
+        with self.block.inserting_before(self.op):
+            self.block.append_op(self.op.type, given, dict(self.op.outputs), dict(self.op.attrs))
 
     def deliver(self, slot: str, result: Variable, has_sequences: bool = True) -> None:
         """Make `result`, reshaped to rows, what the operator has written."""

@@ -101,8 +101,56 @@ def _reverse(at: PaddedOp) -> None:
     at.deliver("Y", at.emit("gather", X=at.input("X"), Index=at.padded.reversed_rows))
 
 
+def _total(at: PaddedOp) -> Variable:
+    """The sum of all numbers that are no padding, ``[1]``."""
+    return at.emit("reduce_sum", X=at.masked(at.steps("X")), reduce_all=True)
+
+
+def _sum(at: PaddedOp) -> None:
+    _require_all(at)
+    at.deliver("Out", _total(at), has_sequences=False)
+
+
+def _mean(at: PaddedOp) -> None:
+    _require_all(at)
+    steps = at.steps("X")
+    rows = at.padded.made("reduce_sum", X=at.padded.counts, reduce_all=True)
+    size = at.padded.made("scale", X=rows, scale=float((steps.shape or ())[2]))
+    mean = at.emit("elementwise_div", X=_total(at), Y=at.alike(size, steps))
+    at.deliver("Out", mean, has_sequences=False)
+
+
+def _require_all(at: PaddedOp) -> None:
+    """Raise unless the operator reduces all numbers to one, ``[1]``."""
+    if at.op.type != "mean" and (not at.op.attr("reduce_all") or at.block.var(at.op.output("Out")[0]).shape != (1,)):
+        raise at.refused("it reduces some dimensions, of which rows may be one")
+
+
+def _with_lengths(*slots: str) -> Callable[[PaddedOp], None]:
+    """The form of an operator that takes steps with their lengths."""
+
+    def form(at: PaddedOp) -> None:
+        given = {slot: at.steps(slot) for slot in slots if slot in at.op.inputs}
+        others = {slot: at.input(slot) for slot in at.op.inputs if slot not in slots}
+        at.rewrite(**others, **given, **{_LENGTHS[at.op.type]: at.padded.lengths})
+
+    return form
+
+
+_LENGTHS = {"linear_chain_crf": "Length", "chunk_eval": "SeqLength"}
+"""Slots of lengths."""
+
+
+def _decoding(at: PaddedOp) -> None:
+    given = {slot: at.steps(slot) for slot in ("Emission", "Label") if at.op.inputs.get(slot)}
+    path = at.emit("crf_decoding", **given, Transition=at.input("Transition"), Length=at.padded.lengths)
+    at.deliver("ViterbiPath", path)
+
+
 FORMS: dict[str, Callable[[PaddedOp], None]] = {
-    "gru": gru, "lstm": lstm, "row_conv": _row_conv, "sequence_conv": _conv, "sequence_expand": _expand,
+    "chunk_eval": _with_lengths("Inference", "Label"), "crf_decoding": _decoding, "gru": gru,
+    "linear_chain_crf": _with_lengths("Emission", "Label"), "lstm": lstm, "mean": _mean, "reduce_mean": _mean,
+    "reduce_sum": _sum, "row_conv": _row_conv, "sequence_conv": _conv, "sequence_expand": _expand,
     "sequence_expand_as": _expand, "sequence_pool": _pool, "sequence_reverse": _reverse, "sequence_softmax": _softmax,
 }  # fmt: skip
 """Functions that append the padded form of an operator, by its type."""

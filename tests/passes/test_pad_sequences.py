@@ -111,16 +111,90 @@ def test_random_programs_give_the_same_results_and_gradients(seed):
         np.testing.assert_allclose(b, a, rtol=2e-4, atol=1e-5, err_msg=name)
 
 
+def tagging(rng):
+    """A random network that tags words, by a random field, a cross entropy or both; its results of all sequences."""
+    word, tag = (
+        layers.data("word", [1], dtype="int64", lod_level=1),
+        layers.data("tag", [1], dtype="int64", lod_level=1),
+    )
+    hidden = layers.embedding(word, [20, 6])
+    if rng.random() < 0.5:
+        hidden = layers.sequence_conv(hidden, 6, 3, act="tanh")
+    if rng.random() < 0.5:
+        hidden = hidden * layers.reduce_mean(hidden, dim=-1, keep_dim=True)
+    scores, chain = layers.fc(hidden, 5), fluid.ParamAttr(name="chain")
+    cost = layers.linear_chain_crf(scores, tag, param_attr=chain)
+    path = layers.crf_decoding(scores, chain)
+    right = layers.mean(layers.cast(layers.crf_decoding(scores, chain, label=tag), "float32"))
+    counts = layers.chunk_eval(path, tag, "IOB", 2)
+    entropy = layers.cross_entropy(layers.softmax(scores), tag)
+    terms = [
+        layers.mean(cost),
+        layers.mean(entropy),
+        layers.reduce_mean(entropy) * 0.5,
+        layers.reduce_sum(scores) * 0.1,
+    ]
+    kept = [term for term in terms if rng.random() < 0.6] or terms
+    return [right, cost, *terms, *counts], layers.sums(kept) if len(kept) > 1 else kept[0]
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_tagging_gives_the_same_results_and_gradients(seed):
+    rng = np.random.default_rng(seed)
+    main, startup = fluid.default_main_program(), fluid.default_startup_program()
+    main.random_seed = startup.random_seed = 5
+    results, loss = tagging(rng)
+    padded = PadSequences(alike=(("word", "tag"),))(main)
+    for program in (main, padded):
+        with fluid.program_guard(program, startup):
+            fluid.backward.append_backward(program.global_block().var(loss.name))
+        verify(program)
+    exe = fluid.Executor()
+    exe.run(startup)
+    lengths = rng.integers(1, 6, 4).tolist()
+    feed = {
+        name: fluid.create_lod_tensor(rng.integers(0, most, (sum(lengths), 1)), [lengths], fluid.CPUPlace())
+        for name, most in (("word", 20), ("tag", 5))
+    }
+    grads = [name for param in main.all_parameters() if main.global_block().has_var(name := f"{param.name}@GRAD")]
+    names = [loss.name, *(var.name for var in results), *grads]
+    steps = {name: array for name, array in padded_feed(feed, 7).items() if name != "tag.lengths"}
+    for name, a, b in zip(names, Interpreter().run(main, feed, names), exe.run(padded, steps, names), strict=True):
+        np.testing.assert_allclose(b, a, rtol=2e-4, atol=1e-5, err_msg=name)
+
+
+@pytest.mark.parametrize(
+    ("alike", "match"),
+    [
+        ((("x", "z"),), "alike names 'z', which is not fed with sequences"),
+        ((("x", "y"), ("y",)), "alike names 'y' 2 times"),
+    ],
+)
+def test_groups_of_other_variables_are_refused(alike, match):
+    layers.elementwise_add(layers.data("x", [3], lod_level=1), layers.data("y", [3], lod_level=1))
+    program = fluid.default_main_program()
+    before = str(program)
+    with pytest.raises(ProgramError, match=match):
+        PadSequences(alike).apply(program)
+    assert str(program) == before
+
+
 def test_what_mixes_rows_is_refused():
     x = layers.data("x", [3], lod_level=1)
-    layers.mean(x)
-    with pytest.raises(ProgramError, match="PadSequences: mean has no padded form: it may mix rows"):
+    layers.cumsum(x, axis=0)
+    with pytest.raises(ProgramError, match="PadSequences: cumsum has no padded form: it may mix rows"):
+        PadSequences()(fluid.default_main_program())
+
+
+def test_sums_over_rows_alone_are_refused():
+    layers.reduce_sum(layers.data("x", [3], lod_level=1), dim=0)
+    with pytest.raises(ProgramError, match="reduce_sum has no padded form: it reduces some dimensions"):
         PadSequences()(fluid.default_main_program())
 
 
 def test_rows_of_different_sequences_are_not_joined():
     layers.elementwise_add(layers.data("x", [3], lod_level=1), layers.data("y", [3], lod_level=1))
-    with pytest.raises(ProgramError, match="x and y have sequences of different variables"):
+    with pytest.raises(ProgramError, match=r"x and y have sequences of different variables[^$]*alike="):
         PadSequences()(fluid.default_main_program())
 
 
