@@ -7,10 +7,8 @@ comes about by chance. Everything is decided by one generator, so that a seed gi
 from __future__ import annotations
 
 import warnings
-from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from random import Random
 from typing import Any
 
@@ -22,8 +20,8 @@ from minigraph.layers.io import fluid_data as data
 from minigraph.opdef import REQUIRED, SUB_BLOCK, OpDef, definition_of
 from minigraph.rewrite.random_programs.arrays import Drawn
 from minigraph.rewrite.random_programs.free_steps import FREE, Sources, like
+from minigraph.rewrite.random_programs.operator_types import all_types, asks_for_training, by_type, forward_types
 from minigraph.rewrite.random_programs.recipes import STEPS, Clip, Training, train
-from minigraph.rewrite.random_programs.rows import SAMPLES
 from minigraph.rewrite.random_programs.sampling import Sample
 from minigraph.rewrite.random_programs.sequence_steps import TYPES, on_sequences
 from minigraph.rewrite.random_programs.stateful_steps import MADE_BY, STATEFUL
@@ -121,7 +119,7 @@ class Pick:
             return self.choose.random() < 0.5
         if operand is not None and name == "in_dtype":
             return int(operand.dtype)
-        known = [sample.attrs[name] for sample in _by_type().get(type, ()) if name in sample.attrs]
+        known = [sample.attrs[name] for sample in by_type().get(type, ()) if name in sample.attrs]
         known += [] if attr.default is REQUIRED else [attr.default]
         value = self.choose.choice(known)
         if operand is None or not operand.shape or self.choose.random() < 0.3:
@@ -178,47 +176,13 @@ def draw(choose: Random, hints: Hints) -> Drawn:
         return _Drawing(choose, hints).draw()
 
 
-@cache
-def _by_type() -> dict[str, list[Sample]]:
-    found = defaultdict(list)
-    for sample in SAMPLES:
-        if not sample.attrs.get("is_sparse"):
-            found[sample.op].append(sample)
-    return dict(found)
-
-
-@cache
-def _all_types() -> tuple[str, ...]:
-    """The types that have samples.
-
-    Steps draw control flow, arrays of tensors and sequences. Not drawn are operators with effects outside of the
-    program, which no result shows (``print``, ``py_func``, whose function the script of a counter-example could not
-    hold), and those that need other ranks.
-    """
-    return tuple(sorted(_by_type()))
-
-
-@cache
-def _forward_types(types: tuple[str, ...]) -> tuple[str, ...]:
-    """The types that have samples; for a gradient the type that it is of."""
-    found = {definition_of(type).forward or type for type in types}
-    return tuple(sorted(found & _by_type().keys()))
-
-
-@cache
-def _asks_for_training(types: tuple[str, ...]) -> bool:
-    """Whether operators of these types stand in programs that train."""
-    definitions = [definition_of(type) for type in types]
-    return any(each.forward or "Param" in each.input_slots or "clip" in each.type for each in definitions)
-
-
 class _Drawing:
     def __init__(self, choose: Random, hints: Hints) -> None:
         self.choose = choose
         self.hints = hints
-        self.forward = _forward_types(hints.types)
+        self.forward = forward_types(hints.types)
         self.flow = [name for name, types in _RUN_BY.items() if not types.isdisjoint((*hints.types, *hints.attrs))]
-        self.trains = choose.random() < (0.7 if hints.trains or _asks_for_training(hints.types) else 0.3)
+        self.trains = choose.random() < (0.7 if hints.trains or asks_for_training(hints.types) else 0.3)
         self.dtype = choose.choice(("float32", "float32", "float64"))
         self.rows, columns = choose.choice((1, 2, 2, 3, 4)), choose.choice((1, 2, 3, 3, 4))
         if choose.random() < 0.04:
@@ -268,7 +232,7 @@ class _Drawing:
         elif chance < 0.66:
             self._add(self._again())
         elif chance < 0.78:
-            self._add(self._operator(self.choose.choice(_all_types())))
+            self._add(self._operator(self.choose.choice(all_types())))
         elif chance < 0.9:
             name = self.choose.choice(sorted(_SEVERAL))
             if self.choose.random() < 0.6:
@@ -315,7 +279,7 @@ class _Drawing:
 
     def _operator(self, type: str) -> list[Variable]:
         """Results of a new operator of a type, on earlier values where they suit it."""
-        sample = self.choose.choice(_by_type()[type])
+        sample = self.choose.choice(by_type()[type])
         for _ in range(_MOST_TRIES):
             attrs = self._attrs(sample)
             inputs = {slot: [self._pick() for _ in arrays] for slot, arrays in sample.inputs.items()}
@@ -330,7 +294,7 @@ class _Drawing:
         """Results of a new operator of a type that reads the latest value; none if no choice suits it."""
         last, pick = self.pool[-1], Pick(self)
         for _ in range(_MOST_TRIES):
-            sample = self.choose.choice(_by_type()[type])
+            sample = self.choose.choice(by_type()[type])
             inputs = {
                 slot: [last if not number else pick.like(last) for number, _ in enumerate(arrays)]
                 for slot, arrays in sample.inputs.items()
@@ -433,7 +397,7 @@ class _Drawing:
         """Now and then what an operator that the pass is about makes of a value, if that has its type."""
         if not self.forward or self.choose.random() < 0.5:
             return var
-        sample = self.choose.choice(_by_type()[self.choose.choice(self.forward)])
+        sample = self.choose.choice(by_type()[self.choose.choice(self.forward)])
         inputs, attrs = {slot: [var] * len(arrays) for slot, arrays in sample.inputs.items()}, self._attrs(sample)
         types = self._inferred(sample, inputs, attrs)
         main = sample.definition.main_output
