@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import isnan, prod
-from typing import Any
+from typing import Any, ClassVar
 
 from minigraph.ir import Block, Operator, Program
 from minigraph.kernels import find_kernel
@@ -36,13 +36,16 @@ class FuseElementwise(Pass):
     Law: every value keeps its bits, because the single kernels compute them, piece by piece where arrays are large. No
     operator moves past a reader of its result, nor past a write to a name that it reads or writes. Persistable
     variables are written as before. An executor that compiles loops rounds exponentials in its own way, see
-    `minigraph.kernels.jit`.
+    `minigraph.kernels.jit`. A group has the role of its last operator, so that the result is a program to run, and not
+    one to clone for tests or to divide among ranks.
 
     Attributes
     ----------
     least : int
         Minimum elements of a result: for fewer, a group costs as much as its operators.
     """
+
+    keeps_roles: ClassVar[bool] = False
 
     least: int = 1024
 

@@ -49,8 +49,11 @@ class _Seen:
         """A part of a gradient -> the operator that adds it to the other parts."""
 
     def clip(self, op: Operator) -> None:
-        self.clipped_by.update({grad: op for _, grad in _served(op)})
-        self.clip_of.update({name: op for name in op.output_arg_names})
+        served = {grad for _, grad in _served(op)}
+        self.clipped_by.update(dict.fromkeys(served, op))
+        # A group of operators may also make the gradient, which it does not read then.
+        made = served.difference(op.input_arg_names)
+        self.clip_of.update({name: op for name in op.output_arg_names if name not in made})
 
     def accumulate(self, op: Operator) -> None:
         if op.type == "sum":

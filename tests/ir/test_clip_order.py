@@ -12,6 +12,7 @@ from minigraph.clip import (
 )
 from minigraph.errors import VerifyError
 from minigraph.ir import Role
+from minigraph.passes import FuseElementwise
 
 pytestmark = pytest.mark.usefixtures("new_program")
 
@@ -102,6 +103,16 @@ def test_a_second_clip_is_refused():
     fluid.append_backward(network())
     clip_with(clip_with("w@GRAD").name)
     refused("clip_by_norm_0.tmp_0 is clipped a second time", "clip_by_norm")
+
+
+def test_a_group_that_makes_a_gradient_and_begins_its_clip_is_no_clip_of_it():
+    loss = network(uses=2)
+    fluid.optimizer.SGD(0.1, grad_clip=fluid.clip.GradientClipByGlobalNorm(1.0)).minimize(loss)
+    fused = FuseElementwise(least=2)(fluid.default_main_program())
+    (group,) = [
+        op for op in fused.global_block().ops if op.type == "fused_elementwise" and "w@GRAD" in op.output("Out")
+    ]
+    assert "square" in str(group)
 
 
 def test_a_clip_of_a_part_of_a_gradient_is_refused():

@@ -3,6 +3,7 @@
 import runpy
 import subprocess
 import sys
+import warnings
 from contextlib import suppress
 from dataclasses import dataclass
 from math import prod
@@ -13,7 +14,7 @@ import numpy as np
 import pytest
 from exact_rules import RULES
 from hypothesis import given
-from one_type import one_type_for_each_name
+from plants import check_with_plants
 
 from minigraph import layers, passes, rewrite, unique_name
 from minigraph.errors import ExecutionError, MinigraphError, WrongTypeError
@@ -339,7 +340,11 @@ def test_a_strategy_draws_programs_with_what_they_are_run_with(case):
 @pytest.mark.laws
 @pytest.mark.parametrize("each", IN_ORDER, ids=lambda p: p.name)
 def test_no_pass_of_the_project_breaks_a_program(each, check_pass):
-    check_pass(each, programs=100, prepare=one_type_for_each_name)
+    with warnings.catch_warnings():
+        # Programs of several ranks are not drawn; each other pass must have something to do.
+        action = "ignore" if each.name == "MergeExchanges" else "error"
+        warnings.filterwarnings(action, message=".* has changed none of the 100 programs")
+        check_with_plants(check_pass, each)
 
 
 @pytest.mark.laws

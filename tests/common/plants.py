@@ -1,0 +1,148 @@
+"""Fragments that some passes look for, and that random programs hold too rarely: for ``rewrite.check(plant=...)``."""
+
+from dataclasses import fields, replace
+
+from one_type import one_type_for_each_name
+
+from minigraph import layers
+from minigraph.ir.default_programs import default_main_program
+from minigraph.param_attr import ParamAttr
+from minigraph.passes import IN_ORDER
+
+
+def _matrix(pick, *shape):
+    """A matrix that depends on an earlier value and on a parameter."""
+    factor = layers.reshape(layers.reduce_mean(layers.cast(pick(), "float32")), [1])
+    return layers.create_parameter(list(shape), "float32") * factor
+
+
+def _rows(pick, whole, step):
+    """The rows of a matrix, cut apart in one of the ways that programs do it."""
+    count = whole.shape[0] // step
+    if pick.choose.random() < 0.5:
+        return layers.split(whole, count, dim=0)
+    return [layers.slice(whole, [0], [step * i], [step * (i + 1)]) for i in range(count)]
+
+
+def network(pick):
+    """A recurrent network of three or four steps."""
+    inputs, state, bias = (layers.create_parameter(shape, "float32") for shape in ([3, 4], [4, 4], [4]))
+    hidden = _matrix(pick, 2, 4)
+    multiply = pick.choose.choice([layers.mul, layers.matmul])
+    for part in _rows(pick, _matrix(pick, pick.choose.choice((6, 8)), 3), 2):
+        hidden = layers.tanh(multiply(part, inputs) + multiply(hidden, state) + bias)
+    return [hidden]
+
+
+def frozen_network(pick):
+    """A recurrent network whose weight is not trained."""
+    hidden = _matrix(pick, 2, 4)
+    weight = layers.create_parameter([4, 4], "float32", attr=ParamAttr(trainable=False))
+    for _ in range(3):
+        hidden = layers.tanh(layers.mul(hidden, weight))
+    return [hidden]
+
+
+def joined_network(pick):
+    """A recurrent network that joins each input with the state."""
+    weight, hidden = layers.create_parameter([7, 4], "float32"), _matrix(pick, 2, 4)
+    for part in _rows(pick, _matrix(pick, 6, 3), 2):
+        hidden = layers.tanh(layers.mul(layers.concat([part, hidden], axis=1), weight))
+    return [hidden]
+
+
+def transposed_network(pick):
+    """A recurrent network whose weight is read transposed."""
+    weight, hidden = layers.create_parameter([4, 4], "float32"), _matrix(pick, 2, 4)
+    for _ in range(3):
+        hidden = layers.tanh(layers.matmul(hidden, weight, transpose_y=True))
+    return [hidden]
+
+
+def losses(pick):
+    """Losses of a classifier, of which a training takes the mean."""
+    x, label = _matrix(pick, 4, 3), layers.fill_constant([4, 1], "int64", pick.choose.choice((0, 2)))
+    if pick.choose.random() < 0.5:
+        return [layers.softmax_with_cross_entropy(x, label)]
+    return [layers.cross_entropy(layers.softmax(x), label)]
+
+
+def entropy(pick):
+    """The cross entropy with classes that are written as ones and zeros."""
+    x, hot = _matrix(pick, 4, 3), layers.one_hot(layers.fill_constant([4, 1], "int64", 1), 3)
+    log_p = layers.log(layers.softmax(x)) if pick.choose.random() < 0.5 else layers.log_softmax(x)
+    return [layers.scale(layers.reduce_sum(hot * log_p, dim=-1, keep_dim=True), -1.0)]
+
+
+def slices(pick):
+    """All slices of a matrix."""
+    x = _matrix(pick, 4, 6)
+    return [layers.tanh(layers.slice(x, [1], [2 * i], [2 * i + 2])) for i in range(3)]
+
+
+def gates(pick):
+    """The gates of a recurrent network, cut from one product."""
+    return [layers.tanh(gate) for gate in layers.unstack(layers.reshape(_matrix(pick, 2, 12), [2, 4, 3]), 1)]
+
+
+def projections(pick):
+    """Several projections by one product."""
+    weights = layers.concat([layers.create_parameter([3, 2], "float32") for _ in range(3)], axis=1)
+    multiply = pick.choose.choice([layers.mul, layers.matmul])
+    return [layers.relu(part) for part in layers.split(multiply(_matrix(pick, 4, 3), weights), 3, dim=1)]
+
+
+def transposed_operand(pick):
+    """A product with the transpose of a matrix."""
+    a, b = _matrix(pick, 3, 4), _matrix(pick, 3, 2)
+    return [pick.choose.choice([layers.matmul, layers.mul])(layers.transpose(a, [1, 0]), b)]
+
+
+def updates(pick):
+    """Updates of parameters that are written out, some of them with momentum."""
+    made = []
+    for _ in range(pick.choose.choice((1, 2, 3))):
+        param = layers.create_parameter([3], "float32")
+        velocity = layers.create_global_var([3], 0.0, "float32", persistable=True)
+        change = velocity * 0.9 + layers.tanh(param * 0.5)
+        if pick.choose.random() < 0.7:
+            layers.assign(change, velocity)
+            rate = layers.fill_constant([1], "float32", 0.1)
+            names = {"Param": param, "Grad": change, "LearningRate": rate}
+            if pick.choose.random() < 0.5:
+                default_main_program().current_block().append_op("sgd", names, {"ParamOut": param})
+                continue
+        layers.assign(param - layers.scale(change, 0.1), param)
+        made.append(change)
+    return made or [_matrix(pick, 2, 2)]
+
+
+def two_parameters(pick):
+    """Two parameters, whose updates become one."""
+    return [layers.tanh(layers.create_parameter([3], "float32") * layers.create_parameter([3], "float32"))]
+
+
+PLANTS = {
+    "FindCrossEntropy": entropy, "FindGradientDescent": updates, "FindMomentum": updates, "FuseMeanLoss": losses,
+    "FuseSoftmaxCrossEntropy": losses, "JoinSlices": slices, "MergeColumnSums": network, "MergeElementwise": updates,
+    "MergeMatmuls": network, "MergeProducts": network, "ShrinkInUpdate": two_parameters,
+    "SplitOperands": joined_network, "SplitProducts": projections, "SplitReshaped": gates,
+    "TransposeIntoMatmul": transposed_operand, "TransposeOnce": frozen_network, "TransposeWeights": transposed_network,
+}  # fmt: skip
+"""Fragments by the name of the pass that looks for them."""
+
+
+def check_with_plants(check_pass, each, programs=100):
+    """Check a pass of executors on programs that hold what it looks for, of few and small values."""
+    names = {field.name for field in fields(each)}
+    planted = [PLANTS[each.name]] if each.name in PLANTS else []
+    # What it looks for is made by those before it.
+    before = IN_ORDER[: IN_ORDER.index(each)] if each.name == "ShrinkInUpdate" else ()
+
+    def prepare(program):
+        for earlier in before:
+            earlier.apply(program)
+        one_type_for_each_name(program)
+
+    small = replace(each, least=2) if "least" in names else each
+    check_pass(small, programs=programs, plant=planted, prepare=prepare)
