@@ -33,6 +33,17 @@ class ShareGradients(Pass):
     changes_rounding: ClassVar[bool] = True
 
     def apply(self, program: Program) -> bool:
+        changed = False
+        while self._share_once(program):
+            changed = True
+            # A write that goes with what is dead may have kept two operators from reading one value.
+            again = _overwrites(program)
+            remove_dead(program)  # as readers, they would keep other passes from what they read
+            if not again:
+                break
+        return changed
+
+    def _share_once(self, program: Program) -> bool:
         # Chains of copies are left to `CleanUp`, which takes them out at less cost.
         changed = has_twins(program, _COPIES) and share_equal(program)
         if _may_have_twins(program):
@@ -43,9 +54,13 @@ class ShareGradients(Pass):
                 while total is not None and total.type == "sum" and len(total.inputs["X"]) > 1:
                     total = _share(total, values)
                     changed |= total is not None
-        if changed:
-            remove_dead(program)  # as readers, they would keep other passes from what they read
         return changed
+
+
+def _overwrites(program: Program) -> bool:
+    """Whether two operators write one name."""
+    names = [name for op in program.global_block().ops for name in op.output_arg_names if name != EMPTY]
+    return len(set(names)) < len(names)
 
 
 def _may_have_twins(program: Program) -> bool:

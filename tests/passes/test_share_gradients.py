@@ -34,6 +34,26 @@ def test_what_flows_into_equal_operators_is_added_before_their_gradient():
     ]
 
 
+def test_values_are_shared_behind_a_write_that_is_dead():
+    program = fluid.Program.parse("""
+        block 0
+          data x: float32[2]
+          data d: float32[2]
+          persist kept: float32[2]
+          a: float32[2] = relu(X=x)
+          y: float32[2] = scale(X=a) {scale=2.0}
+          b: float32[2] = tanh(X=x)
+          c: float32[2] = tanh(X=x)
+          a = scale(X=c) {scale=3.0}
+          t: float32[2] = relu(X=x)
+          kept = assign(X=t)
+    """)
+    program.roots = ("y",)
+    assert ShareGradients().apply(program)
+    assert [str(op) for op in program.global_block().ops][-1].startswith("kept = assign(X=a)")
+    assert not ShareGradients().apply(program)
+
+
 def test_other_addends_stay_in_the_sum():
     text = """
         block 0
