@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -12,7 +13,7 @@ import numpy as np
 
 from minigraph.errors import ExecutionError, MinigraphError
 from minigraph.executor.interpreter import Interpreter
-from minigraph.ir import Operator, Program
+from minigraph.ir import Operator, Program, Variable
 from minigraph.lowering.lengths import carry_lengths
 from minigraph.runtime.evaluate import bounded_loops, evaluate, results_in_order
 from minigraph.runtime.place import CPUPlace
@@ -94,6 +95,31 @@ def arrays_of(value: Any) -> list[Array]:
 def runs_completely(case: Case) -> bool:
     """Whether every operator of the program runs, those whose results nothing reads among them."""
     return len(results_by_op(case)) == len(case.program.global_block().ops)
+
+
+def has_declared_shapes(case: Case) -> bool:
+    """Whether results have the shapes that are declared.
+
+    Kernels compute some results of operands that do not fit, such as the sum of a column whose length is open and turns
+    out to be 3 and one of length 1, for which inference says [1, 1]. An executor refuses such a run.
+    """
+    block = case.program.global_block()
+    writers = Counter(name for op in block.ops for name in op.output_arg_names)
+    return all(
+        value is None or writers[name] > 1 or _fits(value, block.vars.get(name))
+        for results in results_by_op(case)
+        for name, value in results.items()
+    )
+
+
+def _fits(value: Array, var: Variable | None) -> bool:
+    """Whether a value has the shape that is declared; a run counts the rows of sequences, and makes their lengths."""
+    if var is None or var.tensor_type is None or var.lod_level:
+        return True
+    declared = var.tensor_type.shape
+    return value.ndim == len(declared) and all(
+        size in (-1, actual) for size, actual in zip(declared, value.shape, strict=True)
+    )
 
 
 def results_by_op(case: Case) -> list[dict[str, Any]]:

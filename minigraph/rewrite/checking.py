@@ -12,7 +12,7 @@ import numpy as np
 
 from minigraph.errors import MinigraphError, warn
 from minigraph.ir import Program
-from minigraph.rewrite.cases import Case, runs_completely
+from minigraph.rewrite.cases import Case, has_declared_shapes, runs_completely
 from minigraph.rewrite.counter_examples import CounterExample
 from minigraph.rewrite.hints import hints_of
 from minigraph.rewrite.laws import SECONDS, Broken, Subject, broken_law, other_values, rewritten, runs_to_finite_numbers
@@ -34,6 +34,9 @@ _BRIEFLY = 0.5
 
 _OF_PROGRAMS_THAT_RUN = frozenset({"raises", "valid"})
 """Laws of programs all of whose operators can be computed: a pass may infer, as a run does, that shapes do not fit."""
+
+_OF_RESULTS = frozenset({"runs", "values"})
+"""Laws of programs whose operands fit each other."""
 
 _SECONDS_OF_ENDLESS = 20.0
 """Maximum time to make a program smaller for which a pass does not end, in seconds."""
@@ -123,7 +126,7 @@ def _check_one(
         return None
     for case in cases_of(drawn, choose, subject.changes_rounding):
         broken = other_values(subject, case, twin)
-        if broken is not None:
+        if broken is not None and has_declared_shapes(case):
             return case, broken
     return None
 
@@ -169,6 +172,8 @@ def _reduced(subject: Subject, case: Case, broken: Broken) -> CounterExample:
             return False
         found = broken_law(subject, candidate)
         same_law = found is not None and (found.law, found.kind) == (broken.law, broken.kind)
+        if broken.law in _OF_RESULTS:
+            return same_law and has_declared_shapes(candidate)
         return same_law and (broken.law not in _OF_PROGRAMS_THAT_RUN or runs_completely(candidate))
 
     small = reduced(case, fails)

@@ -23,7 +23,7 @@ from minigraph.ir.default_programs import program_guard
 from minigraph.ir.verifier import verify
 from minigraph.layers.io import fluid_data as data
 from minigraph.passes import IN_ORDER
-from minigraph.rewrite.cases import Case, Rounding
+from minigraph.rewrite.cases import Case, Rounding, has_declared_shapes
 from minigraph.rewrite.counter_examples import _expression
 from minigraph.rewrite.laws import Subject, broken_law
 from minigraph.rewrite.strategies import cases, programs
@@ -107,6 +107,19 @@ def test_where_a_value_lies_in_memory_does_not_decide_its_last_bit():
     case = Case(program, {"x": np.random.default_rng(0).uniform(-1, 1, 64)})
     assert broken_law(Subject(reversed_twice), case) is None
     assert np.array_equal(case.results["c"][0], case.results["d"][0][::-1])
+
+
+def test_a_run_whose_operands_do_not_fit_is_no_alarm():
+    program = Program.parse("""
+    block 0
+      data x: float32[-1, 1]
+      data y: float32[1, 1]
+      z: float32[1, 1] = sum(X=[x, y])
+    """)
+    program.roots = ("z",)
+    y = np.ones((1, 1), "float32")
+    fits = [has_declared_shapes(Case(program, {"x": np.ones((rows, 1), "float32"), "y": y})) for rows in (1, 3)]
+    assert fits == [True, False]
 
 
 @rewrite.rule
