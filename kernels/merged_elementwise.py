@@ -39,7 +39,10 @@ def variables(lists: Sequence[Sequence[Any]], out: Any, count: int) -> Iterator[
 
 
 def of_one(xp, xs, steps, replaced, outs) -> Sequence[Any]:
-    """The results for one variable, or for one vector of several; `xs` are its arrays, and those that all share."""
+    """Results for one variable, or for several that lie in one vector.
+
+    `xs` are the arrays of the variable, and the arrays that all variables read.
+    """
     is_in_place = all([out is xs[i] for out, i in zip(outs, replaced, strict=True)])
     if xp is not np or not is_in_place:
         made = fused_elementwise(xp, xs, steps=steps)[: len(replaced)]

@@ -57,7 +57,10 @@ def fetch_names(program: Program, fetch_list: Any) -> tuple[str, ...]:
 
 
 def _entries(fetch_list: Any) -> Iterator[Any]:
-    """What a list holds, or lists in it; fluid takes a single variable, and what `minimize` returns, too."""
+    """Entries of a fetch list and of lists in it.
+
+    As in fluid the list may be a single variable, and an entry the result of `minimize`.
+    """
     for entry in fetch_list if isinstance(fetch_list, list | tuple) else [fetch_list]:
         if isinstance(entry, tuple) and entry and isinstance(entry[0], list):
             yield from entry[0]  # the operators of (operators, pairs of parameters and gradients)

@@ -173,7 +173,7 @@ class _Makers(NamedTuple):
     is_repeated: bool
     """Whether one of them computes what another operator computes, too."""
     below: int
-    """Bits of the values on which those that are gone depend."""
+    """Bits of the values on which the removed operators depend."""
     last: int
     """Place of the last one."""
 

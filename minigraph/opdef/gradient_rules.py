@@ -220,7 +220,7 @@ class FusedGrad(OperatorRule):
 
 
 def _as_tuple(found: Any) -> tuple[Any, ...]:
-    """What an inference returns, which is a tuple only for several results."""
+    """Types that an inference returns, as a tuple; for a single result it returns no tuple."""
     return found if type(found) is tuple else (found,)
 
 

@@ -91,7 +91,7 @@ class Subject:
         return changed
 
     def answer(self) -> str:
-        """What the pass returned last, if that is neither True nor False."""
+        """Text about the last result of the pass, if that is neither True nor False."""
         kind = type(self._answer).__name__
         return "" if kind in ("bool", "bool_") else f": it must return True or False, got {kind}"
 

@@ -348,7 +348,7 @@ class _Drawing:
         return [var for variables in outputs.values() for var in variables]
 
     def _attrs(self, sample: Sample) -> dict[str, Any]:
-        """Attributes of the sample, some of them changed, or those that decide about numbers at their defaults."""
+        """Attributes of the sample: some are changed, or numbers and answers have their defaults."""
         attrs, declared = dict(sample.attrs), sample.definition.attrs
         for name in self.hints.attrs if self.choose.random() < 0.5 else ():
             if isinstance(attrs.get(name), list | tuple) and attrs[name] and declared[name].type == "list[int]":
