@@ -166,7 +166,7 @@ class _Totals:
         if self.block.has_var(f"{out}.divisor"):
             return False
         divided = self._total(self.op.input("Y")[0])
-        # What is averaged counts by its rank's samples already; a sum is divided by the mean count of the ranks.
+        # A mean is weighted by the samples of its rank already; a sum is divided by the mean count of the ranks.
         scale = 1.0 if self.forward.averages(self.op) else 1.0 / self.ranks
         divisor = self._add("scale", {"X": divided}, f"{out}.divisor", scale=scale)
         self.grad.set_input("Y", [divisor])
