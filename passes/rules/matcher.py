@@ -242,45 +242,41 @@ class Matcher:
         return fits(op, candidate, self.recorder)
 
     def _bind(self, op: PatternOp, candidate: Operator, inputs: Mapping[str, tuple[str, ...]]) -> bool:
-        found, read, written = self.found, self.values.read, self.values.written
-        types = self.pattern.placeholder_types
+        found, read, written, outputs = self.found, self.values.read, self.values.written, candidate.outputs
         self.ops[op.number] = candidate
-        for slot in op.inputs:
-            slot_name, places, rest, _ = slot
-            names = inputs.get(slot_name, ())
-            if rest is not None or len(names) != len(places):
+        for slot, name, place in op.reads:
+            names = inputs.get(name, ())
+            if place is None or len(names) != 1:
                 if not self._bind_several(slot, candidate, names):
                     return False
                 continue
-            for i, place in enumerate(places):
-                value, known = read(names[i], candidate), found[place]
-                if known is UNSET and place not in types:
-                    found[place] = value
-                elif known != value and not self._set(place, value, candidate, slot):
-                    return False
+            value, known = read(names[0], candidate), found[place]
+            if known is UNSET:
+                found[place] = value
+            elif known != value:
+                return self._differs(candidate, name, self.named(known), self.named(value))
         for slot in op.outputs:
-            slot_name, places, _, _ = slot
-            names = candidate.outputs.get(slot_name, ())
-            if len(names) > len(places):
-                return self._differs(candidate, slot_name, _count(slot), f"{len(names)} variables")
-            for i, place in enumerate(places):
+            names = outputs.get(slot.name, ())
+            if len(names) > len(slot.places):
+                return self._differs(candidate, slot.name, _count(slot), f"{len(names)} variables")
+            for i, place in enumerate(slot.places):
                 is_made = i < len(names) and names[i] != EMPTY
                 made, known = written(names[i], candidate) if is_made else None, found[place]
                 if known is UNSET:
                     found[place] = made
-                elif known != made and not self._set(place, made, candidate, slot):
-                    return False
+                elif known != made:
+                    return self._differs(candidate, slot.name, self.named(known), self.named(made))
         return not op.agreed or self._agrees(op, candidate)
 
     def _bind_several(self, slot: PatternSlot, candidate: Operator, names: tuple[str, ...]) -> bool:
-        """Bind the values of a slot that may be left out, or that takes several."""
+        """Bind the values of any slot: it may be left out, take several, or want a type."""
         values = tuple([self.values.read(name, candidate) for name in names])
-        found: list[Any]
-        if slot.rest is None:
-            found = [None] * len(slot.places) if slot.is_optional and not names else []
-        else:
+        found: list[Any] = list(values)
+        if slot.rest is not None:
             end = len(names) - (len(slot.places) - slot.rest - 1)
             found = [*values[: slot.rest], values[slot.rest : end], *values[end:]] if end >= slot.rest else []
+        elif slot.is_optional and not names:
+            found = [None] * len(slot.places)
         if len(found) != len(slot.places):
             return self._differs(candidate, slot.name, _count(slot), f"{len(names)} variables")
         return all([self._set(place, each, candidate, slot) for place, each in zip(slot.places, found, strict=True)])

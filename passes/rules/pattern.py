@@ -55,6 +55,8 @@ class PatternOp:
     """Names of the output slots."""
     kind: str = field(init=False)
     """Conditions on the operator that are not about its values, as text: equal texts mean equal conditions."""
+    reads: tuple[tuple[PatternSlot, str, int | None], ...] = ()
+    """Input slots with their names, and the value of those in which any single one fits."""
     agreed: tuple[tuple[str, str], ...] = ()
     """Attributes of `captured` that other operators of the pattern have, too."""
 
@@ -125,6 +127,7 @@ class Pattern:
         """Captured attributes by name: the operator, and what they are called there."""
         counts = Counter(name for op in self.ops for _, name in op.captured)
         for op in self.ops:
+            op.reads = tuple((slot, slot.name, self._single(slot)) for slot in op.inputs)
             op.agreed = tuple((attr, name) for attr, name in op.captured if counts[name] > 1)
         self.maker = {place: op for op in self.ops for slot in op.outputs for place in slot.places}
         """Operators by the values that they make."""
@@ -149,6 +152,11 @@ class Pattern:
         if not types >= self.types:
             return False
         return not self.alternatives or not any([types.isdisjoint(some) for some in self.alternatives])
+
+    def _single(self, slot: PatternSlot) -> int | None:
+        """Return the value of a slot that takes one of any type; None for other slots."""
+        is_plain = len(slot.places) == 1 and slot.rest is None and slot.places[0] not in self.placeholder_types
+        return slot.places[0] if is_plain else None
 
     def readers(self, value: int) -> Iterator[PatternOp]:
         """Yield the operators that read a value."""

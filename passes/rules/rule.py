@@ -305,9 +305,10 @@ class Rules(Pass):
         """Fire until no rule matches; returns whether one fired."""
         for block in program.blocks:
             found = block.ops.by_type.keys()
-            for types in self._type_sets:
-                if found >= types:
-                    return self._run(program)
+            if found >= self._common:  # in most programs the only question
+                for types in self._type_sets:
+                    if found >= types:
+                        return self._run(program)
         return False
 
     def _run(self, program: Program) -> bool:
@@ -328,6 +329,11 @@ class Rules(Pass):
             return self.needs
         rules, others = self._parts
         return (frozenset(),) if others else smallest_sets([each.pattern.types for each in rules])
+
+    @cached_property
+    def _common(self) -> frozenset[str]:
+        """The types in each of `_type_sets`."""
+        return frozenset.intersection(*self._type_sets) if self._type_sets else frozenset()
 
     @cached_property
     def _parts(self) -> tuple[list[Rule], list[Pass]]:
