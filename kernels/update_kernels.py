@@ -64,7 +64,7 @@ class Update:
 
     @cached_property
     def function(self) -> Callable[..., Any]:
-        name, text = f"<update {self.rule.type}, {self._mode}>", self.source
+        name, text = f"<minigraph update {self.rule.type}, {self._mode}>", self.source
         linecache.cache[name] = len(text), None, text.splitlines(keepends=True), name
         namespace = dict(_NAMESPACE)
         exec(compile(text, name, "exec"), namespace)

@@ -81,15 +81,22 @@ def on_one_line(function: Callable[P, T]) -> Callable[P, T]:
 
 def is_ours(frame: types.FrameType) -> bool:
     """Whether a frame runs code of minigraph, of NumPy, which minigraph calls, or of Python's own wrappers."""
-    filename = frame.f_code.co_filename
+    code = frame.f_code
+    filename = code.co_filename
     known = _IS_OURS.get(filename)
     if known is None:
         # By module name, not by path: the folders passes/ and kernels/ install as parts of the package.
         name = frame.f_globals.get("__name__", "")
-        known = name.partition(".")[0] in ("minigraph", "contextlib", "functools", "numpy") or filename.startswith("<")
+        known = name.partition(".")[0] in _OUR_PACKAGES or filename.startswith(_GENERATED)
+        if filename == "<string>":  # of eval, of ``python -c``, and of the constructors that dataclass writes
+            return known or "__post_init__" in code.co_names
         _IS_OURS[filename] = known
     return known
 
+
+_OUR_PACKAGES = ("minigraph", "contextlib", "functools", "numpy")
+_GENERATED = ("<minigraph ", "<frozen ")
+"""How the names of code begin that minigraph or Python has written; a user's may be ``<stdin>``."""
 
 _MOST_DETAILS = 30
 """Maximum lines of details that an error shows."""

@@ -83,7 +83,7 @@ def as_dtype(dtype: Any) -> DType:
             raise TypeError
         if isinstance(dtype, int) and not isinstance(dtype, bool):
             return DType(dtype)
-        return _BY_NAME[dtype] if isinstance(dtype, str) else _BY_NAME[np.dtype(dtype).name]
+        return _BY_NAME[dtype if isinstance(dtype, str) and dtype in _BY_NAME else np.dtype(dtype).name]
     except (KeyError, TypeError, ValueError):
         raise WrongTypeError(
             f"{dtype!r:.80} is not an element type", hint=f"Use one of {', '.join(_BY_NAME)}."

@@ -346,7 +346,7 @@ def assign_value(
     name = VALUES_OF[element]
     wrong = [other for other, values in given.items() if values and other != name]
     require(not wrong, f"values of type {element} belong in {name}, found some in {', '.join(wrong)}")
-    require(len(shape) > 0 and min(shape) >= 0, f"shape must have dimensions of at least 0, got {list(shape)}")
+    require(min(shape, default=0) >= 0, f"shape must have dimensions of at least 0, got {list(shape)}")
     count = len(given[name])
     require(math.prod(shape) == count, f"shape {list(shape)} has {math.prod(shape)} elements but {name} has {count}")
     if element is DType.INT32:

@@ -130,9 +130,8 @@ class Optimizer(OptimizerState):
         """
         if is_eager(loss):
             return self._eager_gradients(parameter_list)
-        wanted = parameter_list if parameter_list is not None else self._parameter_list
         cut = _with_fixed_parameters(loss, no_grad_set)
-        pairs = append_backward(loss, wanted, cut, [error_clip_callback, *(callbacks or ())])
+        pairs = append_backward(loss, self._wanted(parameter_list), cut, [error_clip_callback, *(callbacks or ())])
         # Learning rates are made with the dtype of the loss.
         self._dtype = loss.dtype
         return pairs

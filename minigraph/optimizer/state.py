@@ -10,7 +10,7 @@ import numpy as np
 from minigraph.eager.guard import to_variable
 from minigraph.eager.learning_rate import LearningRateDecay
 from minigraph.eager.updates import EagerUpdates
-from minigraph.errors import NotFoundError, ProgramError, WrongTypeError, caller_site, suggest
+from minigraph.errors import NotFoundError, ProgramError, WrongTypeError, caller_site, suggest, warn
 from minigraph.ir import Parameter, Program, Role, Variable
 from minigraph.ir.default_programs import default_main_program
 from minigraph.ir.name_scope import name_scope
@@ -248,8 +248,15 @@ class OptimizerState:
 
     set_dict = set_state_dict
 
+    def _wanted(self, parameter_list: Parameters) -> Parameters:
+        """The parameters that a call lists, or those of the optimizer if it lists none."""
+        if isinstance(parameter_list, list | tuple) and not parameter_list:
+            warn("parameter_list is empty: what the optimizer updates by default is updated, as in fluid 1.8.5")
+            return self._parameter_list
+        return self._parameter_list if parameter_list is None else parameter_list
+
     def _eager_parameters(self, parameter_list: Parameters) -> list[Any]:
-        params = parameter_list if parameter_list is not None else self._parameter_list
+        params = self._wanted(parameter_list)
         if params is None:
             raise ProgramError(
                 "the optimizer does not know what to update",

@@ -402,6 +402,13 @@ def test_a_variable_that_cannot_be_is_refused_at_the_users_line(create, message)
     assert caught.value.site.filename == __file__
 
 
+@pytest.mark.parametrize(
+    ("given", "found"), [("double", "float64"), ("f4", "float32"), ("half", "float16"), (float, "float64")]
+)
+def test_an_element_type_may_have_any_of_numpys_names(given, found):
+    assert str(a_block().create_var(name="v", shape=[1], dtype=given).dtype) == found
+
+
 def test_an_unknown_element_type_is_refused():
     with pytest.raises(WrongTypeError, match="'float23' is not an element type"):
         a_block().create_var(name="v", shape=[1], dtype="float23")

@@ -421,6 +421,7 @@ def test_listed_values_keep_every_digit():
     assert run("assign_value", shape=[1, 2], dtype=3, int64_values=[2**53 + 1, -5]).tolist() == [[2**53 + 1, -5]]
     assert run("assign_value", shape=[3], dtype=0, bool_values=[2, 0, -1]).tolist() == [True, False, True]
     assert run("assign_value", shape=[0, 2], dtype=2).shape == (0, 2)
+    assert run("assign_value", shape=[], dtype=5, fp32_values=[3]).shape == ()
 
 
 @pytest.mark.parametrize(
@@ -433,7 +434,6 @@ def test_listed_values_keep_every_digit():
         ),
         ({"shape": [1], "dtype": 4, "fp32_values": [1.0]}, "there are no values of type float16"),
         ({"shape": [-1], "dtype": 3, "int64_values": [1]}, "dimensions of at least 0"),
-        ({"shape": [], "dtype": 3, "int64_values": [1]}, "dimensions of at least 0"),
         ({"shape": [1], "dtype": 2, "int32_values": [2**31]}, "does not fit int32"),
     ],
 )

@@ -137,6 +137,21 @@ def test_two_optimizers_on_one_program_have_their_own_rates():
     assert rates == {"sgd": ["learning_rate_0"], "adam": ["learning_rate_1"]}
 
 
+def test_an_empty_list_of_parameters_means_those_of_the_optimizer_as_in_fluid():
+    with fluid.program_guard(fluid.Program(), fluid.Program()), fluid.unique_name.guard():
+        loss = L.mean(L.fc(fluid.data("x", [None, 3]), 1))
+        with pytest.warns(UserWarning, match="parameter_list is empty"):
+            _, pairs = fluid.optimizer.SGD(0.1).minimize(loss, parameter_list=[])
+    assert [param.name for param, _ in pairs] == ["fc_0.w_0", "fc_0.b_0"]
+    with fluid.dygraph.guard():
+        layer = fluid.dygraph.Linear(2, 1)
+        before = layer.weight.numpy()
+        L.mean(layer(fluid.dygraph.to_variable(np.ones((1, 2), "float32")))).backward()
+        with pytest.warns(UserWarning, match="parameter_list is empty"):
+            fluid.optimizer.SGD(0.1, layer.parameters()).minimize(L.mean(layer.weight), parameter_list=[])
+        np.testing.assert_allclose(layer.weight.numpy(), before - np.float32(0.1), rtol=1e-6)
+
+
 def test_the_learning_rate_can_be_a_variable():
     main, startup = fluid.Program(), fluid.Program()
     with fluid.program_guard(main, startup), fluid.unique_name.guard():

@@ -356,6 +356,10 @@ def test_ftrl_says_that_it_takes_one_weight_for_both_penalties():
         O.Ftrl(0.1, l1=0.25, l2=0.5)
 
 
+def test_ftrl_does_not_hide_what_is_not_a_number():
+    assert np.isnan(train(lambda: O.Ftrl(0.0, 0.1, 0.1), 2)).all()
+
+
 def test_adamw_takes_a_number_as_weight_decay():
     with pytest.raises(WrongTypeError, match="weight_decay"):
         O.AdamW(0.1, weight_decay=fluid.regularizer.L2Decay(0.1))

@@ -2,6 +2,7 @@
 
 import inspect
 import sys
+from dataclasses import dataclass
 
 import pytest
 
@@ -91,3 +92,28 @@ def test_a_function_is_the_same_wherever_it_is_named():
     for name in minigraph.layers.__all__:
         function = getattr(minigraph.layers, name)
         assert getattr(sys.modules[function.__module__], function.__name__) is function
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "SGD(0.1, grad_clip=1.0)", "SGD(0.1, regularization=0.1)", "LookaheadOptimizer(None)",
+        "SGD(0.1).minimize(3)", "SGD(0.1).apply_gradients(None)",
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("filename", ["<string>", "<stdin>", "<ipython-input-1-abc>"])
+def test_code_that_stands_in_no_file_is_a_users(call, filename):
+    with pytest.raises(minigraph.errors.WrongTypeError) as caught:
+        eval(compile(call, filename, "eval"), {**vars(minigraph.optimizer), "__name__": "__main__"})
+    assert caught.value.site == (filename, 1)
+    assert caught.value.hint
+
+
+def test_the_constructor_that_dataclass_writes_is_not_the_users_line():
+    @dataclass(frozen=True)
+    class Clip(minigraph.clip.GradientClipByNorm):
+        rate: float = 1.0
+
+    with pytest.raises(minigraph.errors.ClipError) as caught:
+        Clip(-1.0)
+    assert caught.value.site.filename == __file__
