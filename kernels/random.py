@@ -127,11 +127,26 @@ def seed(xp, *, seed, rng=None):
 
 
 @kernel("shard_seed")
-def shard_seed(xp, step, *, seed, number, shard, shards):
-    key = [seed, number, int(step[0]), current().rank * shards + shard]
+def shard_seed(xp, step, *, seed, number, shard, shards, dtype):
     # Of 31 bits, and not 0, which would mean no seed.
-    drawn = int(np.random.SeedSequence(key).generate_state(1)[0]) >> 1
-    return xp.full(1, drawn or 1, np.int32)
+    drawn = int(_of_shard(step, seed, number, shard, shards).generate_state(1)[0]) >> 1
+    return xp.full(1, drawn or 1, as_dtype(dtype).numpy)
+
+
+@kernel("seed_draws")
+def seed_draws(xp, step, *, seed, number, shard, shards, rng=None):
+    fresh = xp.random.default_rng(_of_shard(step, seed, number, shard, shards)).bit_generator
+    if isinstance(rng, np.random.Generator):
+        rng.bit_generator.state = fresh.state
+    else:  # CuPy's cannot be given a state
+        rng.bit_generator = fresh
+    return ()
+
+
+def _of_shard(step, seed, number, shard, shards) -> np.random.SeedSequence:
+    """The source of the seeds of one shard; without `shards` one that is no shard's."""
+    place = [current().rank * shards + shard] if shards else [0, 1]
+    return np.random.SeedSequence([seed % 2**32, number, int(step[0]), *place])
 
 
 @kernel("dropout")

@@ -94,6 +94,12 @@ def is_random(op_type: str) -> bool:
     return kernel is not None and kernel.takes_rng
 
 
+def draws(op: Operator) -> bool:
+    """Whether an operator itself draws random numbers; an operator that runs a block does not."""
+    is_other = SUB_BLOCK in op.attrs or op.definition.has_effect or op.attrs.get("is_test", False)
+    return is_random(op.type) and not is_other
+
+
 def outputs_in_use(op: Operator, block: Block, wanted: set[str]) -> dict[str, tuple[str, ...]]:
     """The output slots of `op` without those of a gradient that is neither wanted later nor persisted."""
     if not any(map(wanted.isdisjoint, op.outputs.values())):

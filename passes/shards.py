@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from minigraph.errors import ProgramError
@@ -11,14 +12,12 @@ from minigraph.ir import Block, Operator, Program, Role, Variable, VarKind
 from minigraph.ir.effects import unchanged_names
 from minigraph.opdef import EMPTY, SUB_BLOCK
 from minigraph.passes.base import Pass
-from minigraph.passes.rewriting import completed_pairs, is_random
+from minigraph.passes.rewriting import completed_pairs
 from minigraph.passes.shard_blocks import BlockCopies, ops_inside
+from minigraph.passes.shard_draws import STEP, append_count, drawing_ops, forget_seeds, keeps_seed, seed_of
 from minigraph.passes.unroll_recurrent import UnrollRecurrent
 from minigraph.support.communicator import tree
 from minigraph.types import DType
-
-STEP = "@SHARD_STEP@"
-"""Counter of the steps, from which dropouts of shards get their seeds."""
 
 
 @dataclass(frozen=True)
@@ -31,12 +30,17 @@ class ShardBatch(Pass):
     dimension. What can't be joined they have for each shard, and a floating-point result of one element is then the
     mean over the shards. What belongs to one shard has its number after its name: ``fc_0.tmp_1.shard_0``. Sequences are
     divided by their number on the outermost level. A recurrent network is written out step by step, if their number is
-    known; of other loops, and of branches, each shard has its own, which its own samples decide. A dropout gets its
-    seed from the program's ``random_seed``, the step and the number of the shard among those of all ranks; the startup
-    program must hold the number of steps, as `count_steps` has it.
+    known; of other loops, and of branches, each shard has its own, which its own samples decide.
 
-    Law: where the loss is a mean over the samples, the updates are those of the whole batch, but for rounding and for
-    what dropouts draw. The bits of a shard's gradients depend on the shard alone.
+    Random numbers follow from the seed of the operator or of the program, the step, and the number of the shard among
+    those of all ranks. What is drawn outside of the forward pass, such as noise for gradients, is the same for all. The
+    startup program must hold the number of steps, as `count_steps` of ``minigraph.passes.shard_draws`` has it.
+
+    A ``batch_norm`` normalizes each shard by its own statistics. Its running statistics become the mean of those that
+    the shards make of them, added up by the tree; `average_statistics` takes it over the ranks.
+
+    Law: where the loss is a mean over the samples, the updates are those of the whole batch, but for rounding, for what
+    is drawn and for statistics of the batch. The bits of a shard's gradients depend on the shard alone.
 
     Attributes
     ----------
@@ -46,9 +50,9 @@ class ShardBatch(Pass):
     Raises
     ------
     ProgramError
-        If there is no backward pass, or something in it depends on other samples: statistics that it updates, random
-        numbers but for those of a dropout outside of loops and branches, or updates between two backward passes. If an
-        operator behind the backward pass reads what each shard has a part of and that can't be joined.
+        If there is no backward pass, or something in it depends on other samples: state that it updates, but for the
+        statistics of a ``batch_norm``, or updates between two backward passes. If an operator behind the backward pass
+        reads what each shard has a part of and that can't be joined.
     """
 
     shards: int
@@ -67,20 +71,14 @@ class ShardBatch(Pass):
         return True
 
 
-def count_steps(startup: Program) -> None:
-    """Start the counter of steps at 0."""
-    block = startup.global_block()
-    if not block.has_var(STEP):
-        step = block.create_var(name=STEP, shape=[1], dtype="int64", persistable=True)
-        block.append_op("fill_constant", {}, {"Out": step}, {"shape": [1], "dtype": int(DType.INT64)})
-
-
 class _Sharding:
     """One program that is divided."""
 
     def __init__(self, block: Block, shards: int) -> None:
         self.block, self.shards = block, shards
         self.fed = [name for name, var in block.vars.items() if var.is_data]
+        self.draws: set[Operator] = set()
+        """Operators that draw random numbers and that may be divided."""
         self.state = _state(block)
         dependent = self._dependent()
         whole = self._of_whole_batch(dependent)
@@ -95,8 +93,7 @@ class _Sharding:
         self._check()
 
     def apply(self) -> None:
-        if any(op.type == "dropout" for op in self.ops):
-            self._count_steps()
+        self._seed_draws_for_all()
         parts = {name: self._split(name) for name in self.fed if self._is_read(name)}
         maps = []
         for shard in range(self.shards):
@@ -104,7 +101,7 @@ class _Sharding:
             copies = BlockCopies(self.block.program)
             for number, op in enumerate(self.ops):
                 if SUB_BLOCK in op.attrs:
-                    self._copy_with_block(op, names, shard, copies)
+                    self._copy_with_block(op, names, shard, number, copies)
                 else:
                     self._copy(op, names, shard, number)
             maps.append(names)
@@ -113,6 +110,7 @@ class _Sharding:
             self._add_up(op, name, [names[name] for names in maps], (param, name))
         self._scale_losses()
         self._join_leaves(maps, set(grads))
+        self._average_state(maps)
         for op in self.metrics:
             self.block.remove(op)
             self.block._link(self.after, op)
@@ -128,6 +126,8 @@ class _Sharding:
         writes over what one of them has read or written, as a second loop does with its counter, is one of them.
         """
         ops = [op for op in self.block.ops if not op.role & (Role.OPTIMIZE | Role.LR_SCHED)]
+        end = max((number for number, op in enumerate(ops) if completed_pairs(op)), default=0)
+        self.draws = {op for op in ops[:end] if drawing_ops(op)}
         found = self._followed(ops, with_overwriting=False)
         last = next((op for op in reversed(found) if op.role & Role.BACKWARD), None)
         if last is None:
@@ -141,7 +141,9 @@ class _Sharding:
     def _of_whole_batch(self, dependent: Sequence[Operator]) -> set[Operator]:
         """Those of the operators that neither a loss nor a gradient needs, and that can read joined results."""
         divided: set[Operator] = set()
-        roots = {op for op in dependent if op.role & (Role.BACKWARD | Role.LOSS) or SUB_BLOCK in op.attrs}
+        draws, self.draws = self.draws, set()
+        of_samples = draws.intersection(self._followed(dependent, with_overwriting=False))
+        roots = {op for op in dependent if op.role & (Role.BACKWARD | Role.LOSS) or SUB_BLOCK in op.attrs} | of_samples
         places = {op: place for place, op in enumerate(self.block.ops)}
         last = {name: place for op, place in places.items() for name in op.output_arg_names}
         while roots:  # those found last, with what they need
@@ -179,7 +181,7 @@ class _Sharding:
         """The operators that depend on what is fed, or write over what one of them has used."""
         names, used, found = set(self.fed), set[str](), []
         for op in ops:
-            is_dependent = not names.isdisjoint(op.input_arg_names) or op.type == "dropout"
+            is_dependent = not names.isdisjoint(op.input_arg_names) or op in self.draws
             if is_dependent or (with_overwriting and not used.isdisjoint(op.output_arg_names)):
                 used.update(op.input_arg_names, op.output_arg_names)
                 names.update(op.output_arg_names)
@@ -189,18 +191,18 @@ class _Sharding:
 
     def _check(self) -> None:
         for op in self.ops:
-            unchanged = {EMPTY, *unchanged_names(op)}
+            unchanged = unchanged_names(op)
             for name in op.output_arg_names:
-                if name in unchanged or not self.block.var(name).persistable:
-                    continue
-                if name in self.state or not (self._can_join(name, op) or _is_number(self.block.var(name))):
+                if name not in unchanged and not self._has_value(op, name):
                     raise _refused(op, f"it updates {name}, which is the same for all samples")
-            if SUB_BLOCK in op.attrs:
-                self._check_block(op)
-            elif op.definition.has_effect:
+            for each in ops_inside(op) if SUB_BLOCK in op.attrs else ():
+                if each.definition.has_effect:
+                    why = f"{each.type} in its block does more than compute"
+                    raise _refused(op, why, _HINTS.get(op.type, _HINT))
+            if op.definition.has_effect:
                 raise _refused(op, "it does more than compute")
-            elif op.type != "dropout" and is_random(op.type):
-                raise _refused(op, "it draws random numbers")
+            if op.type == "data_norm_grad" and op.attr("slot_dim") > 0:
+                raise _refused(op, "it averages over the rows of a shard in which a slot was shown")
         ops = list(self.block.ops)
         self._check_readers(ops[ops.index(self.last) + 1 :])
         grads: set[str] = set()
@@ -222,11 +224,13 @@ class _Sharding:
             for name in op.output_arg_names:
                 made.pop(name, None)
 
-    def _check_block(self, op: Operator) -> None:
-        for inside in ops_inside(op):
-            if SUB_BLOCK not in inside.attrs and is_random(inside.type) and not inside.attrs.get("is_test"):
-                what = "does more than compute" if inside.definition.has_effect else "draws random numbers"
-                raise _refused(op, f"{inside.type} in its block {what}", _HINTS.get(op.type, _HINT))
+    def _has_value(self, op: Operator, name: str) -> bool:
+        """Whether a result is not kept, or has a value for the whole batch."""
+        if name == EMPTY or not self.block.var(name).persistable:
+            return True
+        if name in self.state:
+            return op.type == "batch_norm" or keeps_seed(op)
+        return self._can_join(name, op) or _is_number(self.block.var(name))
 
     def _is_read(self, name: str) -> bool:
         return any(name in op.input_arg_names for op in self.ops)
@@ -244,9 +248,19 @@ class _Sharding:
             self.block.create_var(name=name, **fields, stop_gradient=like.stop_gradient)
         return name
 
-    def _count_steps(self) -> None:
-        step = self.block.create_var(name=STEP, shape=[1], dtype="int64", persistable=True)
-        self._append("increment", {"X": step}, {"Out": step}, {"step": 1.0}, self.ops[0])
+    def _seed_draws_for_all(self) -> None:
+        """Count steps if anything draws, and let what is not divided draw the same on all ranks."""
+        drawing = [op for op in self.block.ops if drawing_ops(op)]
+        if not drawing:
+            return
+        with self.block.inserting_before(drawing[0], role=Role(drawing[0].role & ~Role.LOSS)):
+            append_count(self.block)
+        mine = set(self.ops)
+        for number, op in enumerate([op for op in drawing if op not in mine]):
+            attrs = {"seed": seed_of(op), "number": number, "op_role": op.role & ~Role.LOSS}
+            with self.block.inserting_before(op):
+                self.block.append_op("seed_draws", {"Step": STEP}, {}, attrs)
+            forget_seeds(op)
 
     def _split(self, name: str) -> list[str]:
         like = self.block.var(name)
@@ -266,15 +280,29 @@ class _Sharding:
     def _copy(self, op: Operator, names: dict[str, str], shard: int, number: int) -> None:
         """The operator for one shard; `names` are those of the shard's values so far."""
         inputs: dict[str, Any] = {slot: [names.get(name, name) for name in given] for slot, given in op.inputs.items()}
-        attrs = dict(op.attrs)
-        if op.type == "dropout" and not op.attr("is_test"):
+        is_drawing = bool(drawing_ops(op)) and self.state.issuperset(
+            op.inputs.get("Seed", ()) if keeps_seed(op) else ()
+        )
+        if is_drawing and "Seed" in op.definition.input_slots:
             inputs["Seed"] = self._seed(op, shard, number)
-            attrs |= {"seed": 0, "fix_seed": False}
-        outputs = {slot: [self._of_shard(name, names, shard) for name in given] for slot, given in op.outputs.items()}
-        self._append(op.type, inputs, outputs, {**attrs, "op_namescope": op.namescope}, op)
+        elif is_drawing:
+            self._append("seed_draws", {"Step": STEP}, {}, self._key(op, shard, number), op)
+        unchanged = unchanged_names(op)  # such as statistics that are only used
+        outputs = {
+            slot: [names.get(name, name) if name in unchanged else self._of_shard(name, names, shard) for name in given]
+            for slot, given in op.outputs.items()
+        }
+        copy = self._append(op.type, inputs, outputs, {**op.attrs, "op_namescope": op.namescope}, op)
+        if is_drawing:
+            forget_seeds(copy)
 
-    def _copy_with_block(self, op: Operator, names: dict[str, str], shard: int, copies: BlockCopies) -> None:
+    def _copy_with_block(
+        self, op: Operator, names: dict[str, str], shard: int, number: int, copies: BlockCopies
+    ) -> None:
         """An operator that runs a block, with a copy of the block, for one shard."""
+        is_drawing = bool(drawing_ops(op))
+        if is_drawing:
+            self._append("seed_draws", {"Step": STEP}, {}, self._key(op, shard, number), op)
         read = set(op.input_arg_names)
         for name in op.output_arg_names:
             if name in read and name not in names and self._is_made_for_all(name):
@@ -284,6 +312,8 @@ class _Sharding:
                 self._of_shard(name, names, shard)
         twin = copies.copy(op, names, self.after)
         twin.role = Role(twin.role & ~Role.LOSS)
+        if is_drawing:
+            forget_seeds(twin)
         for name in op.output_arg_names:
             if name != EMPTY:
                 self.block.var(names.get(name, name)).tensor_type = self.block.var(name).tensor_type
@@ -293,16 +323,20 @@ class _Sharding:
         return name in self.made and not self.block.var(name).persistable
 
     def _of_shard(self, name: str, names: dict[str, str], shard: int) -> str:
-        if name == EMPTY or name in self.state:  # such as statistics that are only used
+        if name == EMPTY:
             return name
         names[name] = self._new(f"{name}.shard_{shard}", self.block.var(name), type=self.block.var(name).kind)
         return names[name]
 
     def _seed(self, op: Operator, shard: int, number: int) -> str:
         seed = self._new(f"{op.output('Out')[0]}.seed.shard_{shard}", self.block.var(op.output("Out")[0]))
-        attrs = {"shard": shard, "shards": self.shards, "seed": op.attr("seed") or self.block.program.random_seed}
-        self._append("shard_seed", {"Step": STEP}, {"Out": seed}, {**attrs, "number": number}, op)
+        attrs = {"dtype": int(DType.INT64 if keeps_seed(op) else DType.INT32)}
+        self._append("shard_seed", {"Step": STEP}, {"Out": seed}, {**self._key(op, shard, number), **attrs}, op)
         return seed
+
+    def _key(self, op: Operator, shard: int, number: int) -> dict[str, int]:
+        """What the numbers that an operator draws depend on, with the step and the rank."""
+        return {"seed": seed_of(op), "number": number, "shard": shard, "shards": self.shards}
 
     def _add_up(self, op: Operator, name: str, parts: Sequence[str], role_vars: tuple[str, str]) -> None:
         """Add the shards' gradients of a parameter, two neighbours at a time."""
@@ -344,28 +378,57 @@ class _Sharding:
             for name in op.output_arg_names:
                 is_wanted = name not in read or self.block.var(name).persistable or bool(op.role & Role.LOSS)
                 is_wanted = (is_wanted and not op.role & Role.BACKWARD) or name in outside
-                if name in maps[0] and name not in grads and is_wanted:
+                if name in maps[0] and name not in grads and name not in self.state and is_wanted:
                     self._join(op, name, [names[name] for names in maps])
+
+    def _average_state(self, maps: Sequence[dict[str, str]]) -> None:
+        """Let running statistics be the mean of those of the shards."""
+        updated = {name: op for op in self.ops if op.type == "batch_norm" for name in op.output_arg_names}
+        totals = {}
+        for name, op in updated.items():
+            if name in self.state and name in maps[0]:
+                parts = [names[name] for names in maps]
+                totals[name] = tree(parts, partial(self._appended, "elementwise_add", like=op))
+        for name, total in totals.items():  # behind all sums, which ranks exchange together
+            attrs = {"scale": 1.0 / self.shards}
+            self._append("scale", {"X": total}, {"Out": name}, attrs, updated[name])
 
     def _join(self, op: Operator, name: str, parts: Sequence[str]) -> None:
         var = self.block.var(name)
         if var.tensor_type is None or var.kind is not VarKind.LOD_TENSOR:  # such as the scopes of a loop
             return
         if _is_number(var):
-            total = tree(list(parts), lambda x, y: self._appended("elementwise_add", x, y, op))
+            total = tree(list(parts), lambda x, y: self._appended("elementwise_add", x, y, like=op))
             attrs = {"scale": 1.0 / self.shards, "op_role": op.role}
             self._append("scale", {"X": total}, {"Out": name}, attrs, op)
         elif var.lod_level:
-            joined = tree(list(parts), lambda x, y: self._appended("join_sequences", x, y, op))
+            joined = tree(list(parts), lambda x, y: self._appended("join_sequences", x, y, like=op))
             self._append("assign", {"X": joined}, {"Out": name}, {"op_role": op.role}, op)
         elif var.shape and var.shape[0] == -1:
             self._append("concat", {"X": list(parts)}, {"Out": name}, {"axis": 0}, op)
 
-    def _appended(self, type: str, x: str, y: str, like: Operator) -> str:
+    def _appended(self, type: str, x: str, y: str, *, like: Operator) -> str:
         """The result of an operator of this type on two values of shards."""
         out = self._new(f"{x}.sum", self.block.var(x))
         self._append(type, {"X": x, "Y": y}, {"Out": out}, {}, like)
         return out
+
+
+def average_statistics(program: Program, ranks: int) -> None:
+    """Let running statistics, which `ShardBatch` has made the mean over the shards of a rank, be that of all shards."""
+    block = program.global_block()
+    state = _state(block)
+    scales = [op for op in block.ops.of_type("scale") if op.output("Out")[0] in state and ".shard_" in op.input("X")[0]]
+    if not scales:
+        return
+    for type in ("c_sync_calc_stream", "c_allreduce_sum", "c_sync_comm_stream"):
+        for op in scales:
+            with block.inserting_before(scales[0], role=op.role):
+                total = block.var(op.input("X")[0])
+                attrs = {} if type == "c_sync_calc_stream" else {"ring_id": 0}
+                block.append_op(type, {"X": total}, {"Out": total}, attrs)
+    for op in scales:
+        op.set_attr("scale", op.attr("scale") / ranks)
 
 
 def _state(block: Block) -> set[str]:

@@ -10,8 +10,9 @@ from minigraph.parallel.losses import describe_mixed_samples
 from minigraph.parallel.machine import warn_of_threads
 from minigraph.parallel.verifying import verify
 from minigraph.passes.collective import GradAllReduce, broadcast_parameters
+from minigraph.passes.shard_draws import count_steps
 from minigraph.passes.shard_state import ShardOptimizerState, shard_startup
-from minigraph.passes.shards import ShardBatch, count_steps
+from minigraph.passes.shards import ShardBatch, average_statistics
 from minigraph.passes.weighted_means import WeightMeans, means_of_loss
 from minigraph.support.public import public
 
@@ -26,8 +27,10 @@ class DataParallel(GradAllReduce):
 
     With `exact`, each rank computes its part of `shards` shards of the batch one by one, and sums over them have one
     order: the bits of parameters, norms and factors are the same on every number of ranks that divides `shards`. They
-    are so on machines with the same processor, BLAS and number of its threads. With and without `sharded`, norms that
-    the program computes by operators such as ``reduce_sum`` may differ by rounding.
+    are so on machines with the same processor, BLAS and number of its threads. Random numbers follow from the seed, the
+    step and the shard. A ``batch_norm`` has the statistics of each shard, and as running statistics the mean over the
+    shards, see `minigraph.passes.ShardBatch`. With and without `sharded`, norms that the program computes by operators
+    such as ``reduce_sum`` may differ by rounding.
 
     Attributes
     ----------
@@ -105,6 +108,8 @@ class DataParallel(GradAllReduce):
         if self.ranks > 1 and self.ragged:
             WeightMeans(self.ranks).apply(program)
         changed = super().apply(program) or changed
+        if self.exact and self.ranks > 1 and changed:
+            average_statistics(program, self.ranks)
         if self.sharded:
             changed = ShardOptimizerState(self.ranks, self._shards if self.exact else 0).apply(program) or changed
         if self.ranks > 1:

@@ -9,12 +9,12 @@ from itertools import zip_longest
 from minigraph.errors import VerifyError
 from minigraph.ir import Block, Operator, Parameter, Program, Role, Variable
 from minigraph.ir.effects import unchanged_names
-from minigraph.opdef import EMPTY, GRAD_SUFFIX, SUB_BLOCK, is_update
+from minigraph.opdef import EMPTY, GRAD_SUFFIX, is_update
 from minigraph.parallel.division import check_averages, check_division
 from minigraph.parallel.waits import check_waits
 from minigraph.parallel.wrong import every_op, wrong
 from minigraph.passes.collective import SNAPSHOT
-from minigraph.passes.rewriting import is_random
+from minigraph.passes.rewriting import draws
 from minigraph.passes.shard_state import UPDATES_OF_PARTS, sharded_state, state_of
 from minigraph.support.public import public
 
@@ -138,6 +138,8 @@ class _Check:
             name for name, var in self.block.vars.items() if var.is_data and -1 not in (var.shape or (-1,))
         }
         """Values that are fed but have no samples, such as a learning rate, and what is computed of them alone."""
+        self.draws_alike = False
+        """Whether ``seed_draws`` lets all ranks draw the same."""
         self.kept: set[str] = set()
         """Persistable variables that are of the samples of one rank."""
         self.divided: set[str] = set()
@@ -191,19 +193,10 @@ class _Check:
         return self.spread.get(name, R)
 
     def _visit(self, op: Operator) -> None:
-        for name in op.input_arg_names if self.updated else ():
-            if name in self.updated and op.type != "c_gather_parts":
-                raise wrong(
-                    op, f"reads {name}, parts of which were updated and are not gathered yet",
-                    "it gets the old one", "Put it after the c_gather_parts.", [f"before: {self.updated[name]}"],
-                )  # fmt: skip
-        if op.type.startswith("c_") or op.type == "merged_c_allreduce_sum":
-            found = self._exchanged(op)
-        elif is_update(op.definition):
-            self._check_update(op)
-            found = LOCAL if self.is_local_sgd else self.of(op.input("Param")[0])
-        else:
-            found = self._computed(op)
+        self._check_reads(op)
+        if op.type == "seed_draws":
+            self.draws_alike = not op.attr("shards")
+        found = self._found(op)
         pairs = set(op.role_vars[1::2]) if op.role & Role.BACKWARD else set()
         unchanged = {EMPTY, *unchanged_names(op)}
         is_setting = found is LOCAL and self._keeps_settings(op)
@@ -221,9 +214,33 @@ class _Check:
         if op.type == "clip_parts":
             self.spread[op.output("Norm")[0]] = R  # of whole arrays
 
+    def _check_reads(self, op: Operator) -> None:
+        for name in op.input_arg_names if self.updated else ():
+            if name in self.updated and op.type != "c_gather_parts":
+                raise wrong(
+                    op, f"reads {name}, parts of which were updated and are not gathered yet",
+                    "it gets the old one", "Put it after the c_gather_parts.", [f"before: {self.updated[name]}"],
+                )  # fmt: skip
+
+    def _found(self, op: Operator) -> Spread:
+        """The spread of what an operator exchanges, updates or computes."""
+        if op.type.startswith("c_") or op.type == "merged_c_allreduce_sum":
+            return self._exchanged(op)
+        if is_update(op.definition):
+            self._check_update(op)
+            return LOCAL if self.is_local_sgd else self.of(op.input("Param")[0])
+        found = self._computed(op)
+        if found is LOCAL and any(name in self.summed and self.of(name) is R for name in op.input_arg_names):
+            self.summed.update(op.output_arg_names)
+        return found
+
+    def _draws(self, op: Operator) -> bool:
+        """Whether an operator draws random numbers that are others on each rank."""
+        return draws(op) and not self.draws_alike
+
     def _keeps_settings(self, op: Operator) -> bool:
         """Whether an operator of the forward pass computes of settings alone."""
-        if op.role & Role.BACKWARD or _draws(op):
+        if op.role & Role.BACKWARD or self._draws(op):
             return False
         return all(name in self.settings or self.of(name) is R for name in op.input_arg_names)
 
@@ -252,7 +269,7 @@ class _Check:
             return self._of_partial(op, given, kinds)
         if not kinds.isdisjoint(_OF_PARTS):
             return self._of_shard(op, kinds)
-        if LOCAL in kinds or _draws(op):
+        if LOCAL in kinds or self._draws(op):
             return LOCAL
         return R
 
@@ -419,6 +436,11 @@ class _Check:
                     "parameters of ranks then drift apart", "Let it update c_part of the parameter.",
                 )  # fmt: skip
         self._check_rate(op, param)
+        if self._draws(op) and op.attr("sigma") and not op.attr("seed"):
+            raise wrong(
+                op, f"adds noise to {param} that each rank draws for itself", "parameters of ranks then drift apart",
+                "Say DataParallel(..., exact=True), where all ranks draw the same, or give the update a seed.",
+            )  # fmt: skip
         for name in op.inputs["Grad"]:
             kind = self.of(name)
             if kind is R or self.is_local_sgd or (kind is SHARD and self.of(param) is SHARD):
@@ -427,7 +449,8 @@ class _Check:
                 raise wrong(
                     op, f"updates {param} by {name}, which is changed after its sum by numbers of one rank",
                     "parameters of ranks then drift apart",
-                    "Change it by what is the same on all ranks, such as a value that c_allreduce_sum has summed.",
+                    "Change it by what is the same on all ranks, such as a value that c_allreduce_sum has summed, or "
+                    "numbers drawn with a seed or with DataParallel(..., exact=True).",
                 )  # fmt: skip
             if name in self.later:
                 raise wrong(
@@ -481,12 +504,6 @@ _OF_PARTS = dict.fromkeys((SHARD, Spread.SQUARES, Spread.MAXIMUM, Spread.NORMS))
 def _adds(op: Operator) -> bool:
     """Whether a ``scale`` adds a number, so that the result of a sum is not the sum of the results."""
     return op.type == "scale" and bool(op.attr("bias"))
-
-
-def _draws(op: Operator) -> bool:
-    """Whether an operator draws random numbers, which are others on each rank."""
-    is_other = SUB_BLOCK in op.attrs or op.definition.has_effect or op.attrs.get("is_test", False)
-    return is_random(op.type) and not is_other
 
 
 def _which(op: Operator, check: _Check, kind: Spread) -> str:

@@ -57,7 +57,36 @@ def recurrence():
     return classified(fluid.layers.fc(fluid.layers.reduce_sum(network(), 0), 10))
 
 
-NETWORKS = {each.__name__: each for each in (perceptron, lenet, characters, recurrence)}
+def residual():
+    """Convolutions with running statistics, of which one batch norm is used twice."""
+
+    def normed(x, name, act=None):
+        names = {"param_attr": f"{name}.scale", "bias_attr": f"{name}.bias"}
+        statistics = {"moving_mean_name": f"{name}.mean", "moving_variance_name": f"{name}.variance"}
+        return fluid.layers.batch_norm(x, act, **names, **statistics)
+
+    def conv(x):
+        return fluid.layers.conv2d(x, 4, 3, padding=1, bias_attr=False)
+
+    hidden = normed(conv(fluid.data("image", [None, 1, 12, 12])), "first", "relu")
+    for _ in range(2):
+        hidden = fluid.layers.relu(hidden + normed(conv(hidden), "shared"))
+    return classified(fluid.layers.fc(fluid.layers.pool2d(hidden, global_pooling=True, pool_type="avg"), 10))
+
+
+def autoencoder():
+    """A variational autoencoder that is fed noise too, and drops hidden units."""
+    x = fluid.data("x", [None, 20])
+    noisy = x + fluid.layers.uniform_random_batch_size_like(x, [-1, 20], min=-0.1, max=0.1)
+    hidden = fluid.layers.dropout(fluid.layers.fc(noisy, 16, act="tanh"), 0.1)
+    mean, spread = fluid.layers.fc(hidden, 4), fluid.layers.fc(hidden, 4)
+    code = mean + fluid.layers.exp(0.5 * spread) * fluid.layers.gaussian_random_batch_size_like(mean, [-1, 4])
+    lost = fluid.layers.reduce_sum(fluid.layers.square(fluid.layers.fc(code, 20) - x), 1)
+    divergence = fluid.layers.reduce_sum(fluid.layers.exp(spread) + fluid.layers.square(mean) - 1.0 - spread, 1)
+    return fluid.layers.mean(lost + 0.5 * divergence)
+
+
+NETWORKS = {each.__name__: each for each in (perceptron, lenet, characters, recurrence, residual, autoencoder)}
 
 
 def feeds_of(block, step):
