@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from functools import lru_cache, partial
+from functools import cache, lru_cache, partial
 from math import prod
 from types import CodeType
 from typing import Any
@@ -19,7 +19,10 @@ from minigraph.kernels.formulas import has_formula, written
 from minigraph.kernels.fused import RESULTS, ArrayType, BroadcastLayout, delivered
 from minigraph.kernels.jit import offers
 from minigraph.kernels.jit.compiling import Loops, compiled
+from minigraph.kernels.jit.functions import UnsupportedError
 from minigraph.kernels.jit.offers import numba_name, or_kernel
+from minigraph.kernels.jit.recorders import native_loop
+from minigraph.kernels.jit.recording import Recording, Symbol
 from minigraph.kernels.jit.threads import least_of, pieces, run_together
 from minigraph.kernels.registry import specialize
 from minigraph.support.fused_calls import FusedCall, parse_calls
@@ -31,6 +34,7 @@ MODULES = {
 """Modules with the functions that formulas call."""
 
 _FUNCTIONS = {kind: Loops(*names) for kind, names in MODULES.items()}
+_TABLE = Loops("layout", "table")
 _MOST_DIMENSIONS = 4
 """Maximum dimensions of a group."""
 
@@ -60,6 +64,19 @@ def effort(source: str) -> int:
     return source.count(" = ") + _LONG_EFFORT * len(_LONG.findall(source))
 
 
+def _nest_of(xs: Sequence[Any], steps: Sequence[str], least: int) -> _Nest | None:
+    """The loops for a group, if it has `least` elements, counted once for each operator."""
+    steps = tuple(steps)
+    calls, types = parse_calls(steps), {f"x{i}": ArrayType(x.shape, x.dtype) for i, x in enumerate(xs)}
+    shape, count = types[calls[0].reads[0]].shape, _number_of_segments(steps)
+    # A matrix with long rows keeps its shape, which saves a reshape of each array.
+    layout = BroadcastLayout(calls, types, joins=len(shape) != 2 or shape[-1] < _SHORT_ROW or count > 1)
+    is_worth_it = prod(shape) * len(calls) >= least and 0 not in shape
+    if numba_name(layout.dtype) is None or len(layout.flat) > _MOST_DIMENSIONS or not is_worth_it:
+        return None
+    return _Nest(layout, steps)
+
+
 @specialize("fused_elementwise", jit=True)
 def fused_elementwise(xp, xs, *, steps):
     return _group(xs, steps, _WORK * offers.LEAST)
@@ -67,16 +84,10 @@ def fused_elementwise(xp, xs, *, steps):
 
 def _group(xs: Sequence[Any], steps: Sequence[str], least: int) -> Callable[..., Any] | None:
     """A function for a group, if it has `least` elements, counted once for each operator; else None."""
-    steps = tuple(steps)
-    calls, types = parse_calls(steps), {f"x{i}": ArrayType(x.shape, x.dtype) for i, x in enumerate(xs)}
-    shape, count = types[calls[0].reads[0]].shape, _number_of_segments(steps)
-    # A matrix with long rows keeps its shape, which saves a reshape of each array.
-    layout = BroadcastLayout(calls, types, joins=len(shape) != 2 or shape[-1] < _SHORT_ROW or count > 1)
-    kind = numba_name(layout.dtype)
-    is_worth_it = prod(shape) * len(calls) >= least and 0 not in shape
-    if kind is None or len(layout.flat) > _MOST_DIMENSIONS or not is_worth_it:
+    nest = _nest_of(xs, steps, least)
+    if nest is None:
         return None
-    nest = _Nest(layout, steps)
+    steps, layout, kind = tuple(steps), nest.layout, str(numba_name(nest.layout.dtype))
     loop = compiled(_with_functions(nest.source, kind), "fused", nest.signature(kind))
     length, row = layout.flat[0], prod(layout.flat[1:])
     least = least_of(layout.dtype.itemsize * effort(nest.source))
@@ -103,21 +114,68 @@ def _with_functions(source: str, kind: str) -> str:
     return _FUNCTIONS[kind].import_line + source
 
 
+@native_loop("fused_elementwise")
+def _record(recording: Recording, xs: Sequence[Symbol], *, steps: Sequence[str]) -> Any:
+    """Record the loop for a group that one thread computes."""
+    nest = _nest_of(xs, steps, 0)
+    if nest is None or any(x.dtype != nest.layout.dtype or not x.value.layout.flags.c_contiguous for x in xs):
+        raise UnsupportedError("no loop, several types, or another order")
+    layout, kind = nest.layout, str(numba_name(nest.layout.dtype))
+    if prod(layout.shape) >= 2 * least_of(layout.dtype.itemsize * effort(nest.source)):
+        raise UnsupportedError("several threads are quicker")
+    made = {name: recording.new(layout.shape, layout.dtype) for name in nest.results}
+    operands = [xs[int(name[1:])] for name, _ in layout.views.values()]
+    loops = _in_table(_with_functions(nest.source, kind), kind, nest.ranks)
+    sizes = [size for each in nest.shapes for size in each]
+    recording.work += prod(layout.shape)
+    recording.emit(loops.address("fused_in_table"), [*operands, *made.values()], sizes, [])
+    return tuple(made.get(f"y{i}") for i in range(RESULTS))
+
+
+@cache
+def _in_table(source: str, kind: str, ranks: tuple[int, ...]) -> Loops:
+    """The function for tables that calls the loop of a source for operands and results of these ranks."""
+    given, at = [], 0
+    for number, rank in enumerate(ranks):
+        shape = ", ".join(f"load(sizes + {8 * (at + i)})" for i in range(rank))
+        given.append(f"carray(pointer(load(operands + {8 * number}), like), ({shape},))")
+        at += rank
+    lines = [source, "", "def fused_in_table(operands, sizes, strides, own):", f"    like = np.{kind}(0)"]
+    return Loops(text="\n".join([_TABLE.import_line, *lines, f"    fused({', '.join(given)})", ""]))
+
+
 def _offer_one(type: str) -> Callable[..., Any]:
     """Offer a loop for a single operator that takes NumPy several calls."""
 
     def offer(xp, *operands, **attrs):
-        names = tuple(f"x{i}" for i in range(len(operands)))
-        if any(x.shape != operands[0].shape or x.dtype != operands[0].dtype for x in operands):
-            return None
-        if not has_formula(type, attrs, operands[0].dtype):
-            return None
-        group = _group(operands, (str(FusedCall(type, names, ("y0",), attrs)),), _WORK * offers.LEAST // 2)
+        steps = _steps_of_one(type, operands, attrs)
+        group = _group(operands, steps, _WORK * offers.LEAST // 2) if steps else None
         if group is None:
             return None
         return lambda *xs, out=None: group(xs, out=None if out is None else (out, None, None, None))[0]
 
     return offer
+
+
+def _record_one(type: str) -> Callable[..., Any]:
+    """Record the loop for a single operator."""
+
+    def recorded(recording: Recording, *operands: Any, **attrs: Any) -> Any:
+        steps = _steps_of_one(type, operands, attrs)
+        if not steps:
+            raise UnsupportedError("no loop")
+        return _record(recording, operands, steps=steps)[0]
+
+    return recorded
+
+
+def _steps_of_one(type: str, operands: Sequence[Any], attrs: dict[str, Any]) -> tuple[str, ...]:
+    """A single operator as a group; nothing if its operands differ, or if it has no formula."""
+    if any(x.shape != operands[0].shape or x.dtype != operands[0].dtype for x in operands):
+        return ()
+    names = tuple(f"x{i}" for i in range(len(operands)))
+    call = FusedCall(type, names, ("y0",), attrs)
+    return (str(call),) if has_formula(type, attrs, operands[0].dtype) else ()
 
 
 for _type in (
@@ -127,6 +185,7 @@ for _type in (
     "swish_grad", "tanh_grad",
 ):  # fmt: skip
     specialize(_type, jit=True)(_offer_one(_type))
+    native_loop(_type)(_record_one(_type))
 
 
 _SOURCES: dict[Any, str] = {}
@@ -141,6 +200,8 @@ class _Nest:
     source : str
         A function ``fused`` of the operands and then the results.
     results : list of str
+    shapes : list of tuple of int
+        Shapes of the operands and results.
     """
 
     def __init__(self, layout: BroadcastLayout, steps: tuple[str, ...]) -> None:
@@ -151,9 +212,8 @@ class _Nest:
             view: [i for i, size in enumerate(layout.flat) if shape[i] == size]
             for view, (_, shape) in layout.views.items()
         }
-        self._shapes = [
-            tuple(layout.flat[i] for i in own) or (1,) for own in self.own.values()
-        ]  # fmt: skip
+        self.shapes = [tuple(layout.flat[i] for i in own) or (1,) for own in self.own.values()]
+        self.shapes += [layout.flat] * len(self.results)
         # The lines name dimensions, not sizes; the names of the operands tell those of the calls.
         key = steps, *[(view, *own) for view, own in self.own.items()], len(layout.flat)
         source = _SOURCES.get(key)
@@ -221,7 +281,7 @@ class _Nest:
         # Shapes have names, so that groups of all sizes share the code.
         names: dict[str, Any] = {"shape": layout.shape, "flat": layout.flat, "empty": np.empty, "dtype": layout.dtype}
         operands = []
-        for number, ((name, _), shape) in enumerate(zip(layout.views.values(), self._shapes, strict=True)):
+        for number, ((name, _), shape) in enumerate(zip(layout.views.values(), self.shapes, strict=False)):
             names[f"shape_{number}"] = shape
             operands.append(name if tuple(shapes[int(name[1:])]) == shape else f"{name}.reshape(shape_{number})")
         results = [y if layout.flat == layout.shape else f"{y}.reshape(flat)" for y in self.results]
@@ -244,13 +304,17 @@ class _Nest:
         return run
 
     def signature(self, kind: str) -> str:
-        ranks = [len(shape) for shape in self._shapes] + [len(self.layout.flat)] * len(self.results)
-        return f"void({', '.join(kind + '[' + ':, ' * (rank - 1) + '::1]' for rank in ranks)})"
+        return f"void({', '.join(kind + '[' + ':, ' * (rank - 1) + '::1]' for rank in self.ranks)})"
+
+    @property
+    def ranks(self) -> tuple[int, ...]:
+        """Number of dimensions of each operand and result."""
+        return tuple(map(len, self.shapes))
 
     def arrays(self, xs: Sequence[Any], made: Sequence[Any]) -> list[Any]:
         """The arguments of the function."""
         names = [int(name[1:]) for name, _ in self.layout.views.values()]
-        operands = [xs[i].reshape(shape) for i, shape in zip(names, self._shapes, strict=True)]
+        operands = [xs[i].reshape(shape) for i, shape in zip(names, self.shapes, strict=False)]
         return [*operands, *(y.reshape(self.layout.flat) for y in made if y is not None)]
 
     def part(self, arrays: Sequence[Any], start: int, end: int) -> list[Any]:

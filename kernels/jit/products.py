@@ -13,8 +13,8 @@ from minigraph.kernels.jit.functions import UnsupportedError, address_of, inner_
 from minigraph.kernels.jit.recording import FUNCTIONS, Recording, Symbol
 from minigraph.support import blas
 
-_PRODUCTS = 32
-"""Multiplications of a matrix product that take as long as one element of an inner loop."""
+_PRODUCTS = 256
+"""Multiplications of a matrix product that count as one element: outside of a table a product is no quicker."""
 
 _PLAIN, _TRANSPOSED = 111, 112
 """Forms of a matrix, as BLAS counts them."""

@@ -75,7 +75,7 @@ class Recording:
     calls : list of NativeCall
         The last operand of each is what it writes to.
     work : int
-        Elements that the calls go through, where 32 products of two numbers count as one.
+        Elements that the calls go through, where products of two numbers count for less.
     distinct : list of (int, int)
         Numbers of memories that must not be the same: for a matrix and its transpose NumPy calls another function.
     inputs : int

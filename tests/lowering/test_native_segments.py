@@ -557,6 +557,26 @@ def test_a_chain_is_one_call():
     assert outside(text) == [] and text.count("if native(") == 1
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x, row, column: layers.tanh(x * x + row) * layers.sigmoid(layers.elementwise_add(x, column, axis=0)),
+        lambda x, row, column: layers.elementwise_mul(x + row, column, axis=0) + layers.square(x),
+        lambda x, row, column: layers.logsigmoid(x),
+        lambda x, row, column: layers.matmul(x, layers.elementwise_add(x, column, axis=0), transpose_y=True),
+    ],
+)
+def test_loops_and_products_of_many_elements_are_in_the_call_with_their_bits(function, dtype):
+    sizes = {"x": [90, 120], "row": [120], "column": [90]}
+    feed = {name: np.random.RandomState(7).uniform(-2, 2, size).astype(dtype) for name, size in sizes.items()}
+    y = function(*[fluid.data(name, size, dtype) for name, size in sizes.items()])
+    executor, fetch = fluid.Executor(jit=True), [layers.scale(y, 2.0)]
+    found = [bits(run(executor, fetch, **feed)) for _ in range(3)]
+    assert found[1:] == found[:1] * 2
+    assert outside(source(executor, fetch, **feed)) == []
+
+
 def test_results_are_the_callers_own_in_every_run():
     x = fluid.data("x", [None, 3])
     fetch = [chain(x), layers.reshape(chain(x, 2), [-1]), layers.scale(x, 1.0)]
