@@ -93,12 +93,15 @@ class EagerUpdates:
         return {name: block.tensor(self.scope.var(name).value.copy()) for name in self._state}
 
     def set_state(self, params: Sequence[Any], state: Mapping[str, Any]) -> None:
-        """Replace all state; see `minigraph.optimizer.Optimizer.set_state_dict`."""
+        """Replace all state, but for a learning rate that `state` lacks.
+
+        See `minigraph.optimizer.Optimizer.set_state_dict`.
+        """
         executor = self._prepare_all(params)
         arrays = {name: np.asarray(value) for name, value in state.items()}
         # All names and types are checked before the first value is set.
         for name in [*self._state, *arrays]:
-            if name not in arrays or name not in self._state:
+            if (name not in arrays and name != self._rate_name) or name not in self._state:
                 raise NotFoundError(
                     f"the {'state' if name in self._state else 'optimizer'} has no {name!r}", site=caller_site(),
                     hint=suggest(name, arrays if name in self._state else self._state),

@@ -134,6 +134,11 @@ class Variable(Arithmetic, Subscripts, Methods):
         return Description(self)
 
     @property
+    def op(self) -> Any:
+        """Last operator of its block that writes it; None if there is none."""
+        return next((op for op in reversed(self.block.ops) if self.name in op.output_arg_names), None)
+
+    @property
     def grad_name(self) -> str:
         return self.name + GRAD_SUFFIX
 

@@ -259,8 +259,9 @@ class _Written:
             len(self.source), None, self.source.splitlines(keepends=True), self.filename,
         )  # fmt: skip
 
-    def __del__(self) -> None:
-        linecache.cache.pop(self.filename, None)
+    def __del__(self, cache: dict[str, Any] = linecache.cache) -> None:
+        # A default value, because modules have lost their names when the last plans go at the end of a process.
+        cache.pop(self.filename, None)
 
 
 class _Writer:

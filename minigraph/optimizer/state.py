@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from minigraph.eager.epoch_learning_rate import _LearningRateEpochDecay
 from minigraph.eager.guard import to_variable
 from minigraph.eager.learning_rate import LearningRateDecay
 from minigraph.eager.updates import EagerUpdates
@@ -27,6 +28,7 @@ LearningRate = float | Variable | LearningRateDecay
 Parameters = Sequence[Parameter | str] | None
 
 _DECAY_STATE = "LR_Scheduler"
+_STEPS = "global_step"
 
 
 @public
@@ -210,7 +212,7 @@ class OptimizerState:
     def state_dict(self) -> dict[str, Any]:
         """Accumulators and learning rate by the names of their variables, as tensors (imperative mode).
 
-        The state of a `LearningRateDecay` is there as ``LR_Scheduler``.
+        The state of a `LearningRateDecay` is there as ``LR_Scheduler`` and, where it counts steps, ``global_step``.
 
         Examples
         --------
@@ -224,24 +226,27 @@ class OptimizerState:
         state = self._updates.state(self._eager_parameters(None))
         if self._decay is not None:
             state[_DECAY_STATE] = self._decay.state_dict()
+            if not isinstance(self._decay, _LearningRateEpochDecay):
+                state[_STEPS] = to_variable(np.array([self._decay.step_num], "int32"))
         return state
 
     def set_state_dict(self, state_dict: Mapping[str, Any]) -> None:
         """Go on from what `state_dict` has given, as tensors or arrays (imperative mode).
 
+        What Paddle 1.8 has saved is taken, too, where a constant learning rate is left out: it stays as it is.
+
         Raises
         ------
         NotFoundError
-            If a name is missing, or there is one that this optimizer has not.
+            If another name is missing, or there is one that this optimizer has not.
         ProgramError
             If a shape or dtype differs. Nothing is changed then.
         """
         if self._decay is not None and _DECAY_STATE not in state_dict:
             raise NotFoundError(f"the state has no {_DECAY_STATE!r}", site=caller_site())
-        self._updates.set_state(
-            self._eager_parameters(None),
-            {name: value for name, value in state_dict.items() if self._decay is None or name != _DECAY_STATE},
-        )
+        others = () if self._decay is None else (_DECAY_STATE, _STEPS)
+        arrays = {name: value for name, value in state_dict.items() if name not in others}
+        self._updates.set_state(self._eager_parameters(None), arrays)
         if self._decay is not None:
             self._decay.set_dict(state_dict[_DECAY_STATE])
         self._rate = self._updates.learning_rate(self._rate)

@@ -409,6 +409,15 @@ def test_an_element_type_may_have_any_of_numpys_names(given, found):
     assert str(a_block().create_var(name="v", shape=[1], dtype=given).dtype) == found
 
 
+def test_a_variable_knows_the_operator_that_writes_it():
+    block = a_block()
+    x = block.create_var(name="new", shape=[2], dtype="float32")
+    assert x.op is None
+    first = block.append_op("fill_constant", {}, {"Out": x}, {"shape": [2], "value": 1.0})
+    assert x.op is first
+    assert block.append_op("scale", {"X": x}, {"Out": x}, {"scale": 2.0}) is x.op
+
+
 def test_an_unknown_element_type_is_refused():
     with pytest.raises(WrongTypeError, match="'float23' is not an element type"):
         a_block().create_var(name="v", shape=[1], dtype="float23")

@@ -211,11 +211,26 @@ def test_the_state_of_an_optimizer_holds_that_of_its_decay():
     _, updates = imperative_training(decays.ExponentialDecay(0.5, 1, 0.5), 2)
     state = updates.state_dict()
     assert state["LR_Scheduler"] == {"step_num": 2}
+    assert state["global_step"].numpy().tolist() == [2] and state["global_step"].numpy().dtype == np.int32
     state["LR_Scheduler"] = {"step_num": 5}
     updates.set_state_dict(state)
     assert updates._decay.current() == 0.5**6
     with pytest.raises(NotFoundError, match="LR_Scheduler"):
         updates.set_state_dict({name: value for name, value in state.items() if name != "LR_Scheduler"})
+
+
+@pytest.mark.parametrize(
+    "rate",
+    [0.1, decays.PiecewiseDecay([1], [0.2, 0.1], 0), decays.StepDecay(0.1, 2)],
+    ids=["constant", "steps", "epochs"],
+)
+def test_the_state_that_paddle_saves_is_taken(rate):
+    _, updates = imperative_training(rate, 2)
+    state = updates.state_dict()
+    assert ("global_step" in state) == isinstance(rate, decays.PiecewiseDecay), "as in Paddle 1.8.5"
+    before = updates.current_step_lr()
+    updates.set_dict({name: value for name, value in state.items() if name != "learning_rate_0"})
+    assert updates.current_step_lr() == pytest.approx(before, rel=1e-6)
 
 
 def test_a_state_of_another_decay_is_refused_or_warned_about():
