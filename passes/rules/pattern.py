@@ -131,6 +131,11 @@ class Pattern:
             op.agreed = tuple((attr, name) for attr, name in op.captured if counts[name] > 1)
         self.maker = {place: op for op in self.ops for slot in op.outputs for place in slot.places}
         """Operators by the values that they make."""
+        self.readers: dict[int, list[PatternOp]] = {}
+        """Operators by the values that they read."""
+        for op in self.ops:
+            for place in dict.fromkeys(place for slot in op.inputs for place in slot.places):
+                self.readers.setdefault(place, []).append(op)
         self.anchor = max((self.maker[each] for each in self.returned), key=lambda op: op.number)
         self.place = next((op.number for op in self.ops if op.is_place), None)
         self.steps = tuple(self._plan())
@@ -140,7 +145,9 @@ class Pattern:
         """Types of which its operators may be."""
         self.alternatives = tuple(op.types for op in self.ops if len(op.types) > 1)
         """Types of which it must have one."""
-        self.between = tuple((place, len([*self.readers(place)])) for place in self.maker if place not in self.returned)
+        self.between = tuple(
+            (place, len(self.readers.get(place, ()))) for place in self.maker if place not in self.returned
+        )
         """Values that operators make and the pattern does not return, with the numbers of their readers in it."""
         self.limits = {place: count for place, count in self.between if not self.maker[place].shared}
         """Maximum numbers of operators that read values of which nothing else may read."""
@@ -157,12 +164,6 @@ class Pattern:
         """Return the value of a slot that takes one of any type; None for other slots."""
         is_plain = len(slot.places) == 1 and slot.rest is None and slot.places[0] not in self.placeholder_types
         return slot.places[0] if is_plain else None
-
-    def readers(self, value: int) -> Iterator[PatternOp]:
-        """Yield the operators that read a value."""
-        for op in self.ops:
-            if any(value in slot.places for slot in op.inputs):
-                yield op
 
     def _require_nodes(self, nodes: list[Node], captures: dict[PatternAttr, str]) -> None:
         if not nodes:
@@ -227,20 +228,22 @@ class Pattern:
                     yield WalkStep(self.maker[value], value, True)
         for slot in (*op.outputs, *op.inputs):
             for value in slot.places:
-                for reader in self.readers(value):
+                for reader in self.readers.get(value, ()):
                     yield WalkStep(reader, value, False)
 
     def _plan(self) -> Iterator[WalkStep]:
         """Yield steps that lead from the anchor to all operators: first to those that make, then to those that read."""
         found = [self.anchor]
+        steps = [*self.edges(self.anchor)]
         while len(found) < len(self.ops):
-            steps = [step for op in found for step in self.edges(op) if step.op not in found]
+            steps = [step for step in steps if step.op not in found]
             if not steps:
                 raise self._error(
                     "has operators that share no value", "Write a rule for each, or name a value that both read."
                 )
             step = next((each for each in steps if each.makes), steps[0])
             found.append(step.op)
+            steps += self.edges(step.op)
             yield step
 
     def _inner(self) -> Iterator[tuple[str, int, PatternOp, str]]:
