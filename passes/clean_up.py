@@ -55,7 +55,7 @@ _COPIES: dict[str, Callable[[Operator], bool]] = {
 _PASS_THROUGH = {"rnn_memory_helper": "X", "rnn_memory_helper_grad": "Out@GRAD"}
 """Operators whose result is the array that they read in this slot."""
 
-_MAY_GO = (*_PASS_ON, *_RESHAPES, *_TRANSPOSES, *_COPIES, *_PASS_THROUGH)
+_MAY_GO = frozenset((*_PASS_ON, *_RESHAPES, *_TRANSPOSES, *_COPIES, *_PASS_THROUGH))
 
 
 class CleanUp(Pass):
@@ -72,7 +72,8 @@ class CleanUp(Pass):
 
     def apply(self, program: Program) -> bool:
         block = program.global_block()
-        if not any(_may_go(op, block) for type in _MAY_GO for op in block.ops.of_type(type)):
+        found = (op for type, ops in block.ops.by_type.items() if type in _MAY_GO for op in ops)
+        if not any(_may_go(op, block) for op in found):
             return False
         current, changed = _CurrentValues(program), False
         for op in block.ops:

@@ -58,14 +58,14 @@ def _writers(program: Program) -> Iterator[Operator]:
     Descents along gradients that no operator of a group computes are left to `MergeUpdates`.
     """
     block = program.global_block()
-    of_type = block.ops.of_type
-    for op in (op for type in ("assign", *_TYPES) for op in of_type(type)):
+    by_type = block.ops.by_type
+    for op in (op for type, ops in by_type.items() if type in _TYPES or type == "assign" for op in ops):
         var = block.vars.get(op.outputs["Out"][0])
         if var is not None and var.persistable and var.dtype in _FLOATS:
             yield op
-    if of_type("sgd"):
-        computed = {name for type in _TYPES for op in of_type(type) for name in op.outputs["Out"]}
-        yield from (op for op in of_type("sgd") if op.inputs["Grad"][0] in computed)
+    if "sgd" in by_type:
+        computed = {name for type, ops in by_type.items() if type in _TYPES for op in ops for name in op.outputs["Out"]}
+        yield from (op for op in by_type["sgd"] if op.inputs["Grad"][0] in computed)
 
 
 @dataclass(eq=False)
