@@ -31,12 +31,17 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection():
-    """Collects tests without the garbage collector, which else walks 50,000 tests that live to the end many times."""
+    """Collects tests without the garbage collector, which else walks 50,000 tests that live to the end many times.
+
+    Later it runs more rarely than Python's own thresholds ask for: numba, and the programs that tests keep, live to the
+    end, too, and walks through all of them took a tenth of the time.
+    """
     gc.disable()
     try:
         return (yield)
     finally:
         gc.freeze()
+        gc.set_threshold(2000, 10, 100)
         gc.enable()
 
 
