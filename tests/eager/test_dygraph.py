@@ -2,6 +2,7 @@
 
 import gc
 import weakref
+from functools import cache
 from itertools import pairwise
 
 import numpy as np
@@ -352,15 +353,18 @@ SIZES = (6, 5, 4, 3)
 NAMES = [f"{kind}{i}" for i in range(3) for kind in "wb"]
 
 
+@cache
 def start_values():
     shapes = [shape for before, after in pairwise(SIZES) for shape in ((before, after), (after,))]
     return {name: random(*shape, seed=i) for i, (name, shape) in enumerate(zip(NAMES, shapes, strict=True))}
 
 
+@cache
 def batches():
-    for step in range(STEPS):
-        label = np.random.RandomState(step).randint(0, SIZES[-1], (7, 1)).astype("int64")
-        yield random(7, SIZES[0], seed=step) * 3, label
+    return [
+        (random(7, SIZES[0], seed=step) * 3, np.random.RandomState(step).randint(0, SIZES[-1], (7, 1)).astype("int64"))
+        for step in range(STEPS)
+    ]
 
 
 def attribute(name):
@@ -434,8 +438,7 @@ def test_training_gives_the_same_bits_in_both_modes(strategy, need_clip, make_op
 
 @pytest.mark.parametrize("make_optimizer", OPTIMIZERS)
 def test_training_goes_on_after_a_reload_as_if_nothing_had_happened(make_optimizer):
-    data = list(batches())
-    data = data + data[:1]
+    data = [*batches(), batches()[0]]
 
     def model_and_optimizer():
         with fluid.unique_name.guard():
