@@ -22,7 +22,6 @@ from minigraph.opdef.definition import (
     is_update,
     op,
     register_sub_block_rule,
-    takes_rows,
 )
 from minigraph.opdef.gradient_context import EMPTY, GRAD_SUFFIX
 
@@ -43,5 +42,4 @@ __all__ = [
     "is_update",
     "op",
     "register_sub_block_rule",
-    "takes_rows",
 ]

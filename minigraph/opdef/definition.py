@@ -48,6 +48,9 @@ HINT_ATTRS = frozenset({
 })  # fmt: skip
 """Attributes of fluid's operators that choose or describe an implementation and never change a result."""
 
+UPDATES_OF_ROWS: list[str] = []
+"""Types of operators that update a parameter and take selected rows as its gradient; `op` adds them."""
+
 _BACKEND_ATTRS: Mapping[str, Any] = MappingProxyType({
     "use_quantizer": False, "force_fp32_output": False, "fuse_brelu": False, "fuse_brelu_threshold": 6.0,
     "fuse_activation": "", "fuse_alpha": 0.0, "fuse_beta": 0.0, "Scale_in": 1.0, "Scale_out": 1.0,
@@ -251,8 +254,7 @@ class OpDef:
         """The error for an input that is selected rows where a dense tensor is needed."""
         hint = "Look the rows up with is_sparse=False for a dense gradient."
         if is_update(self):
-            takers = ", ".join(each.type for each in all_definitions() if is_update(each) and takes_rows(each))
-            hint = f"Updates that take it: {takers}. {hint}"
+            hint = f"Updates that take it: {', '.join(sorted(UPDATES_OF_ROWS))}. {hint}"
         return OpError(f"{self.type}: {slot.name} must be dense, got selected rows", hint=hint)
 
     def infer_types(
@@ -417,6 +419,8 @@ def op(
             if str(infer.__annotations__[name]) not in CONVERTERS:
                 raise TypeError(f"attribute {name}: no attribute type {infer.__annotations__[name]}")
 
+        if "Param" in names and "Grad" in rows.split():
+            UPDATES_OF_ROWS.append(type)
         # No closure: one would keep eighteen objects for each operator, which the garbage collector looks at.
         define(type, partial(
             _made_of_function, infer, type=type, inputs=names, outputs=outputs, grad=grad, rows=rows.split(),
@@ -532,11 +536,6 @@ def _made(type: str) -> OpDef:
 def is_update(definition: OpDef) -> bool:
     """Whether operators of this type update a parameter by its gradient."""
     return "Param" in definition.input_slots and "Grad" in definition.input_slots
-
-
-def takes_rows(definition: OpDef) -> bool:
-    """Whether an input of operators of this type may be selected rows."""
-    return any(slot.takes_rows for slot in definition.inputs)
 
 
 def all_definitions() -> list[OpDef]:
