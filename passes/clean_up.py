@@ -97,7 +97,8 @@ class _CurrentValues:
         """Names whose values may not lie row by row in memory."""
         self._rearranged: dict[Operator, _Written] = {}
         written = Counter(name for op in program.global_block().ops for name in op.output_arg_names)
-        self._rewritten = {name for name, count in written.items() if count > 1}
+        self._rewritten = set() if program.is_concrete else {name for name, count in written.items() if count > 1}
+        """Names whose values may have several types."""
 
     @cached_property
     def values(self) -> Values:

@@ -103,6 +103,8 @@ class _Groups:
         """The values that an operator reads, once they are known."""
         self._results: dict[Operator, Value] = {}
         """The value that it writes."""
+        self._lines: dict[Any, list[str]] = {}
+        """The calls of operators as text; groups that are alike share it, because to write it takes long."""
         self._ends = set(_writers(values.block.program))
         pending = sorted((-values.position[op], op) for op in self._ends)
         seen = set(self._ends)
@@ -177,7 +179,7 @@ class _Groups:
         names = {value: f"x{i}" for i, value in enumerate((*lists, *shared))}
         names |= {value: f"y{i}" for i, value in enumerate(new)}
         names |= {value: names[source] for value, source in copied.items()}
-        steps = tuple(map(str, self._calls(ops, names)))
+        steps = tuple(self._steps(ops, names))
         replaced = tuple(map(lists.index, old))
         key = steps, replaced, group.kind.dtype, tuple(shared)
         results = [target.name for target in targets]
@@ -194,24 +196,34 @@ class _Groups:
         readers = {self._of.get(reader) for reader in self._values.readers[value]}
         return kind.shape == (1,) and bool(readers - {None, group})
 
-    def _calls(self, ops: Sequence[Operator], names: dict[Value, str]) -> Iterator[FusedCall]:
-        """Yield the calls of a group, and name what they compute."""
+    def _steps(self, ops: Sequence[Operator], names: dict[Value, str]) -> Iterator[str]:
+        """Yield the calls of a group as text, and name what they compute."""
         count = itertools.count()
         for op in ops:
             if op.type == "assign":
                 continue
-            result = self._results[op]
+            result, read = self._results[op], [names[value] for value in self._read[op]]
             if result not in names:
                 names[result] = f"t{next(count)}"
-            if op.type == "sgd":
-                param, grad, rate = (names[self._values.input(op, slot)] for slot in ("Param", "Grad", "LearningRate"))
-                step = f"t{next(count)}"
-                yield FusedCall("elementwise_mul", (grad, rate), (step,), {"axis": -1})
-                yield FusedCall("elementwise_sub", (param, step), (names[result],), {"axis": -1})
-            else:
-                call = call_in_group(op, names, self._values)
-                # Whole values and single elements are broadcast alike along every axis.
-                yield replace(call, attrs={**call.attrs, "axis": -1}) if "axis" in call.attrs else call
+            step = f"t{next(count)}" if op.type == "sgd" else ""
+            # As text, attributes that are equal but not the same differ: 0.0 and -0.0.
+            slots = [(slot, len(given)) for slot, given in op.inputs.items()]
+            key = op.type, repr(op.attrs), *slots, *read, step, names[result]
+            lines = self._lines.get(key)
+            if lines is None:
+                lines = self._lines[key] = list(map(str, self._calls(op, step, names)))
+            yield from lines
+
+    def _calls(self, op: Operator, step: str, names: Mapping[Value, str]) -> Iterator[FusedCall]:
+        """Yield what an operator computes, a descent by way of the name `step`."""
+        if op.type == "sgd":
+            param, grad, rate = (names[self._values.input(op, slot)] for slot in ("Param", "Grad", "LearningRate"))
+            yield FusedCall("elementwise_mul", (grad, rate), (step,), {"axis": -1})
+            yield FusedCall("elementwise_sub", (param, step), (names[self._results[op]],), {"axis": -1})
+        else:
+            call = call_in_group(op, names, self._values)
+            # Whole values and single elements are broadcast alike along every axis.
+            yield replace(call, attrs={**call.attrs, "axis": -1}) if "axis" in call.attrs else call
 
     def _limit(self, ops: Sequence[Operator], ends: Sequence[Operator], outer: Sequence[Value]) -> float:
         values = self._values

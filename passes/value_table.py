@@ -285,7 +285,7 @@ class ValueTable:
     def _has_declared_type(self, value: Value) -> bool:
         """Whether the type of a value is that with which its name is declared; its operators tell the others."""
         op = self.writer.get(value)
-        return op is None or SUB_BLOCK in op.attrs or self._is_last(value[0], op)
+        return op is None or self.block.program.is_concrete or SUB_BLOCK in op.attrs or self._is_last(value[0], op)
 
     def _declared_type(self, name: str) -> TensorType | None:
         var = self.block.find_var(name)

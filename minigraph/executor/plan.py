@@ -228,6 +228,7 @@ def _verifying(passes: Pipeline, program: Program) -> Pipeline:
         nonlocal before
         if not own.pop(0):
             verify_rewritten(before, stage)
+            stage.is_concrete = False  # the user's pass need not keep it
         before = stage.clone()
         if passes.hook is not None:
             passes.hook(each, stage, changed)

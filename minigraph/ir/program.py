@@ -73,6 +73,8 @@ class Program:
         """Loaders that feed variables in each run, see `minigraph.io.DataLoader`; not part of text or files."""
         self.origin: bytes | None = None
         """The description that the program was read from, to be written again unless the program changes."""
+        self.is_concrete = False
+        """Whether each variable has values of one type only, as in an executor's private copy."""
         self.is_exact = False
         """Whether executors make only rewrites that keep every bit; not part of text or files."""
 

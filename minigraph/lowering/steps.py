@@ -238,6 +238,7 @@ def concretize(program: Program, feed_types: Mapping[str, TensorType]) -> None:
     changes: Changes = {}
     infer_again(block, changes, [])
     separate(changes)
+    program.is_concrete = True
 
 
 def to_steps(program: Program, feed_names: Sequence[str], fetch_names: Sequence[str], place_kind: str) -> Steps:

@@ -15,11 +15,14 @@ from minigraph import layers
 from minigraph.errors import ExecutionError, FeedError, NotFoundError, OpError
 from minigraph.executor.interpreter import evaluate
 from minigraph.executor.plan import lower
+from minigraph.ir.versions import types_in_order
 from minigraph.kernels import find_kernel, registry
 from minigraph.lowering.codegen import generate
 from minigraph.lowering.liveness import Liveness
 from minigraph.lowering.prune import prune
 from minigraph.lowering.steps import concretize, to_steps
+from minigraph.passes.base import Pass, Pipeline
+from minigraph.passes.pipelines import LOWERING
 from minigraph.rewrite.random_programs.recipes import build
 from minigraph.rewrite.strategies import recipes
 from minigraph.runtime.place import CPUPlace
@@ -165,6 +168,30 @@ def test_a_shape_that_does_not_fit_names_the_operator_its_inputs_and_the_users_l
     assert text.startswith("elementwise_add: shapes [3, 2] and [4, 2]")
     assert "Y = y: float32[4, 2]" in text
     assert "test_lowering.py" in text and 'layers.elementwise_add(layers.relu(x), y, name="sum")' in text
+
+
+@pytest.mark.laws
+@given(recipes())
+def test_no_pass_of_an_executor_gives_a_variable_a_second_type(recipe):
+    built = build(recipe)
+    private = prune(built.main, ["x", "label"], [built.loss.name])
+    concretize(private, feed_types(built))
+    LOWERING.apply(private)
+    assert private.is_concrete
+    assert [(op.type, changed) for op, changed in types_in_order(private.global_block()) if changed] == []
+
+
+@pytest.mark.usefixtures("new_program", "new_scope")
+def test_types_are_inferred_again_behind_a_pass_of_the_user():
+    class Look(Pass):
+        def apply(self, program):
+            seen.append(program.is_concrete)
+            return False
+
+    seen = list[bool]()
+    y = layers.relu(layers.data("x", [3]))
+    fluid.Executor(passes=Pipeline((Look(), Look()))).run(feed={"x": np.ones((2, 3), "float32")}, fetch_list=[y])
+    assert seen == [True, False]
 
 
 # Steps
