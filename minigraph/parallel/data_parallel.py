@@ -106,7 +106,7 @@ class DataParallel(GradAllReduce):
             changed = ShardBatch(self._shards // self.ranks).apply(program)
             program.is_exact = True
         if self.ranks > 1 and self.ragged:
-            WeightMeans(self.ranks).apply(program)
+            WeightMeans(self.ranks, self.scales_loss).apply(program)
         changed = super().apply(program) or changed
         if self.exact and self.ranks > 1 and changed:
             average_statistics(program, self.ranks)
@@ -120,8 +120,11 @@ class DataParallel(GradAllReduce):
         """Warn where the mean of the losses of ranks, or shards, is not the loss of all samples."""
         if (self._shards if self.exact else self.ranks) == 1:
             return
-        mixed = describe_mixed_samples(program, self.scales_loss or self.exact)
+        scales = self.scales_loss or self.exact
+        mixed = describe_mixed_samples(program, scales, self.ragged and not self.exact)
         if mixed is not None:
+            if not (self.ragged or self.exact) and describe_mixed_samples(program, scales, ragged=True) is None:
+                mixed += "; or say DataParallel(..., ragged=True)"
             warn(mixed)
             return
         means = list(means_of_loss(program))
@@ -131,11 +134,11 @@ class DataParallel(GradAllReduce):
                 "divide by a constant, or leave exact out and say DataParallel(..., ragged=True)",
             )
             own = _of_own_rows(program)
-            means = [op for op in means if op.type == "elementwise_div" or not own.isdisjoint(op.input("X"))]
+            means = [op for op in means if op.type not in ("mean", "reduce_mean") or not own.isdisjoint(op.input("X"))]
         else:
             who, hint = "rank averages", "feed all ranks as many samples, or say DataParallel(..., ragged=True)"
         if means and (self.exact or not self.ragged):
-            names = ", ".join(op.output("Out")[0] for op in reversed(means))
+            names = ", ".join(op.output_arg_names[0] for op in reversed(means))
             warn(f"each {who} {names} over its own samples, and counts as much as others: {hint}")
 
     def prepare(self, startup: Program, program: Program | None = None) -> None:

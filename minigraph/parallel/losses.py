@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from minigraph.ir import Block, Operator, Program, Role
 from minigraph.opdef import EMPTY, SUB_BLOCK
-from minigraph.passes.weighted_means import learned_names
+from minigraph.passes.weighted_means import Samples
 from minigraph.types import DType
 
 
@@ -42,14 +42,16 @@ _BOUNDS = frozenset({"clip", "elementwise_max"})
 _ALONG_AXIS = frozenset({"softmax", "log_softmax", "cumsum", "norm", "argsort"})
 
 
-def describe_mixed_samples(program: Program, scales_loss: bool) -> str | None:
+def describe_mixed_samples(program: Program, scales_loss: bool, ragged: bool = False) -> str | None:
     """Say why ranks do not train as one by the mean of their losses; None if nothing is known.
+
+    With `ragged` gradients read values of all ranks' samples, see `minigraph.passes.WeightMeans`.
 
     What a loss makes of rows is followed through the forward pass. An operator makes a value of all samples where the
     dimension of unknown size, which the batch has, is gone.
     """
     block = program.global_block()
-    values = _follow(block)
+    values = _follow(block, ragged, scales_loss)
     for op in block.ops:
         if not op.role & Role.LOSS or op.role & Role.BACKWARD:
             continue
@@ -71,9 +73,9 @@ def describe_mixed_samples(program: Program, scales_loss: bool) -> str | None:
     return None
 
 
-def _follow(block: Block) -> dict[str, _Value]:
+def _follow(block: Block, ragged: bool, scales_loss: bool) -> dict[str, _Value]:
     """Dependence of values on samples, by name; values that do not depend on any are left out."""
-    learned = learned_names(block)
+    samples = Samples(block)
     values = {name: _Value(ROWS) for name, var in block.vars.items() if var.is_data and _is_open(block, name)}
     for op in block.ops:
         if op.role & (Role.OPTIMIZE | Role.LR_SCHED):
@@ -85,22 +87,33 @@ def _follow(block: Block) -> dict[str, _Value]:
                 continue
             kinds = {key: value.kind for key, value in given.items()}
             kind: _Kind | None = MIXED
-            if mixed is None:
-                kind = _of_gradient(op, name) if op.role & Role.BACKWARD else _kind(op, name, kinds, learned)
+            if mixed is None and op.role & Role.BACKWARD:
+                kind = _of_gradient(op, name)
+            elif mixed is None and ragged:
+                kind = _of_all_ranks(op, name, kinds, samples, scales_loss)
+            elif mixed is None:
+                kind = _kind(op, name, kinds, samples)
             values.pop(name, None)
             if kind is not None:
-                values[name] = mixed or _Value(kind, op if kind is MIXED else None)
+                values[name] = mixed or _Value(kind, _mixing(op, samples) if kind is MIXED else None)
     return values
 
 
-def _kind(op: Operator, out: str, given: Mapping[str, _Kind], learned: Set[str]) -> _Kind | None:
+def _mixing(op: Operator, samples: Samples) -> Operator:
+    """The operator to name: what decides a branch or a loop, if that is known."""
+    return (samples.decider(op) if SUB_BLOCK in op.attrs else None) or op
+
+
+def _kind(op: Operator, out: str, given: Mapping[str, _Kind], samples: Samples) -> _Kind | None:
     """The kind of a result, None if it does not depend on samples or nothing is known."""
     if SUB_BLOCK in op.attrs:
+        if samples.decider(op) is not None:
+            return MIXED
         return ROWS if _is_open(op.block, out) else None
     rows = {kind for kind in given.values() if kind in (ROWS, SHARES)}
     totals = {name: kind for name, kind in given.items() if kind in (MEAN, SUM) and _is_floating(op.block, name)}
     if not rows:
-        kind = _of_totals(op, totals or given, learned)
+        kind = _of_totals(op, totals or given, samples.learned)
         decides = bool(totals) and (_is_floating(op.block, out) or op.block.var(out).dtype is DType.BOOL)
         return kind if kind is not MIXED or decides else None
     if totals:
@@ -115,6 +128,24 @@ def _kind(op: Operator, out: str, given: Mapping[str, _Kind], learned: Set[str])
     if op.type in _SUMS or reduction == "sum":
         return MEAN if SHARES in rows else SUM
     return MIXED if _is_floating(op.block, out) else None
+
+
+def _of_all_ranks(op: Operator, out: str, given: Mapping[str, _Kind], samples: Samples, scales: bool) -> _Kind | None:
+    """The kind of a result where gradients read values of all ranks' samples, and sums count once for each rank."""
+    several, learned = samples.of_several, samples.learned
+    if SUB_BLOCK in op.attrs and not several.isdisjoint(op.input_arg_names):
+        return MIXED
+    if out not in several:
+        return _kind(op, out, given, samples)
+    if out not in learned:
+        return ROWS if _is_open(op.block, out) else None
+    if ROWS not in given.values():
+        return MEAN if scales or samples.is_by_totals(op) else _of_totals(op, given, learned)
+    if _mixes_rows(op, given):
+        return MIXED
+    if _is_open(op.block, out):
+        return ROWS
+    return MEAN if samples.averages(op) or samples.adds_up(op, scales) else SUM
 
 
 def _of_gradient(op: Operator, out: str) -> _Kind | None:

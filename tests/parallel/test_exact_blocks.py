@@ -168,7 +168,7 @@ def train(rank, ranks, make, **options):
 
 @pytest.mark.slow
 @pytest.mark.numbers
-@pytest.mark.filterwarnings("ignore:greater_than makes")
+@pytest.mark.filterwarnings(r"ignore:\w+ makes \w+ of all samples")
 @pytest.mark.parametrize("make", NETWORKS)
 def test_every_number_of_ranks_gives_the_same_bits(make):
     expected, losses = train(0, 1, make, shards=SHARDS, exact=True)
@@ -183,9 +183,30 @@ def test_every_number_of_ranks_gives_the_same_bits(make):
                 assert [each.tobytes() for each in params] == [each.tobytes() for each in expected]
 
 
-def test_a_branch_that_several_samples_decide_is_named():
-    with pytest.warns(UserWarning, match=r"greater_than makes tmp_\d+ of all samples"):
-        DataParallel(2, shards=4, exact=True)(built(branch)[0])
+def loop_up_to_a_number_of_the_batch():
+    x = fluid.data("x", [None, 4])
+    limit = layers.reduce_max(layers.cast(layers.abs(x) * 2.0, "int64"))
+    return counted(layers.fc(x, 4), limit, layers.tanh)
+
+
+@pytest.mark.parametrize("options", [{"shards": 4, "exact": True}, {"ragged": True}, {}])
+@pytest.mark.parametrize(
+    ("make", "decides"),
+    [
+        (branch, "greater_than"), (branch_in_a_loop, "reduce_sum"), (loop_up_to_a_number_of_the_batch, "less_than"),
+        (loop_of_as_many_steps_as_samples_say, "less_than"),
+    ],
+)  # fmt: skip
+def test_what_several_samples_decide_is_named(make, decides, options):
+    with pytest.warns(UserWarning, match=rf"{decides} makes \S+ of all samples"):
+        DataParallel(2, **options)(built(make)[0])
+
+
+@pytest.mark.filterwarnings("error:.* of all samples")
+@pytest.mark.parametrize("make", [loop, dynamic, recurrence_of_unknown_length, branches_of_rows])
+def test_loops_over_steps_are_decided_by_no_other_samples(make):
+    for options in ({"shards": 4, "exact": True}, {"ragged": True}):
+        DataParallel(2, **options)(built(make)[0])
 
 
 def test_a_mean_over_rows_of_sequences_is_named():

@@ -57,6 +57,23 @@ def penalty(each, mask):
     return layers.mean(each) + layers.mean(layers.square(length - 1.0))
 
 
+def rate():
+    return fluid.data("rate", [1], "float64")
+
+
+def learned():
+    main = fluid.default_main_program().global_block()
+    if main.has_var("s"):
+        return main.var("s")
+    return layers.create_parameter([1], "float64", "s", default_initializer=fluid.initializer.Constant(0.1))
+
+
+def normalized(each, mask):
+    """By statistics of the batch, which are written out."""
+    apart = layers.tanh(each) - layers.mean(layers.tanh(each))
+    return layers.mean(layers.square(apart / layers.sqrt(layers.mean(layers.square(apart)) + 0.1) - mask))
+
+
 LOSSES = {
     "mean": lambda each, mask: layers.mean(each),
     "reduce_mean": lambda each, mask: layers.reduce_mean(each),
@@ -89,6 +106,41 @@ LOSSES = {
     "learned weights": weighted,
     "an overlap": overlap,
     "a penalty of gradients": penalty,
+    "times one over a count": lambda each, mask: layers.reduce_sum(each * mask) * (1.0 / count(mask)),
+    "times a reciprocal": lambda each, mask: layers.reduce_sum(each * mask) * layers.reciprocal(count(mask) + 1.0),
+    "times a power": lambda each, mask: layers.reduce_sum(each * mask) * layers.pow(count(mask) + 1.0, -1.0),
+    "rows times one over a count": lambda each, mask: layers.reduce_sum(each * mask * (1.0 / count(mask))),
+    "weights that add up to one": lambda each, mask: layers.reduce_sum(each * (mask / count(mask))),
+    "a fed number and a count": by(lambda mask: count(mask) + rate()),
+    "a mean by a fed number": lambda each, mask: layers.mean(each) / rate() * (1.0 + rate()),
+    "two divisors": lambda each, mask: layers.reduce_sum(each * mask) / count(mask) / (count(1.0 - mask) + 1.0),
+    "classes balanced by their shares": lambda each, mask: layers.mean(
+        each * (mask * (1.0 - layers.mean(mask)) + (1.0 - mask) * layers.mean(mask))
+    ),
+    "a share": lambda each, mask: layers.mean(each) * layers.mean(mask),
+    "by a maximum": lambda each, mask: layers.mean(each) / layers.reduce_max(mask + 1.0),
+    "a sum": lambda each, mask: layers.reduce_sum(each) * 0.1,
+    "a sum and a mean": lambda each, mask: layers.reduce_sum(each) * 0.1 + layers.mean(each),
+    "the root of a mean": lambda each, mask: layers.sqrt(layers.mean(each)),
+    "a product of means": lambda each, mask: layers.mean(each) * layers.mean(each * mask),
+    "the greatest": lambda each, mask: layers.reduce_max(each),
+    "a learned weight of tasks": lambda each, mask: (
+        layers.mean(each) * layers.exp(-1.0 * learned()) + layers.reduce_sum(each * mask) / count(mask) + learned()
+    ),
+    "beyond a mean of targets": lambda each, mask: layers.mean(layers.relu(each - layers.mean(mask))),
+    "beyond their own mean": lambda each, mask: layers.mean(layers.square(each - layers.mean(each))),
+    "rows by learned weights": lambda each, mask: layers.reduce_sum(
+        each * layers.sigmoid(each) / layers.reduce_sum(layers.sigmoid(each))
+    ),
+    "normalized by the batch": normalized,
+    "a divergence": lambda each, mask: layers.kldiv_loss(layers.logsigmoid(each), mask * 0.5 + 0.1, "batchmean"),
+    "likelihoods of columns": lambda each, mask: layers.reduce_sum(
+        layers.reduce_sum(layers.concat([each, each * mask], 1), dim=0)
+        / layers.reduce_sum(layers.concat([mask, 1.0 - mask], 1), dim=0)
+    ),
+    "one row of the batch": lambda each, mask: (
+        layers.log(layers.reduce_sum(layers.exp(each * 0.1))) - layers.mean(each * mask)
+    ),
     "with a decay": lambda each, mask: (
         layers.mean(each) + layers.reduce_sum(layers.square(each.block.program.global_block().var("w")))
     ),
@@ -109,7 +161,7 @@ def train(name, rows, ranks, sharded=False, passes=1):
     rewrite.prepare(startup, twin)
     executor, scope = fluid.Executor(), fluid.Scope()
     executor.run(startup, scope=scope)
-    feed = {"x": ROWS[rows], "y": TARGETS[rows], "mask": MASK[rows]}
+    feed = {"x": ROWS[rows], "y": TARGETS[rows], "mask": MASK[rows], "rate": np.full(1, 0.3)}
     for _ in range(3):
         executor.run(twin, {key: feed[key] for key in feed if main.global_block().has_var(key)}, [loss], scope=scope)
     return [np.array(scope.find_var(p.name).get_tensor()) for p in main.all_parameters()]
