@@ -253,6 +253,14 @@ def max_pool2d_with_index(xp, x, *, ksize, global_pooling, adaptive, strides, pa
         windows = [_even(length, count) for length, count in zip(lengths, counts, strict=True)]
     else:
         windows = [_inside(along) for along in lay_windows(lengths, ksize, strides, paddings, "EXPLICIT")]
+    longest = [max((along.stop - along.start for along in each), default=0) for each in windows]
+    if prod(longest) < prod(map(len, windows)):
+        return _maxima_by_offsets(xp, x, windows, longest)
+    return _maxima_by_windows(xp, x, windows)
+
+
+def _maxima_by_windows(xp, x, windows):
+    """Maxima and their positions in the images, one window of all images at a time."""
     result = xp.empty((*x.shape[:2], *map(len, windows)), x.dtype)
     places = xp.empty(result.shape, np.int32)
     for chosen in product(*map(enumerate, windows)):
@@ -263,7 +271,27 @@ def max_pool2d_with_index(xp, x, *, ksize, global_pooling, adaptive, strides, pa
         result[(..., *place)] = xp.take_along_axis(flat, first[:, :, None], axis=2)[:, :, 0]
         inside = xp.unravel_index(first, window.shape[2:])
         at = [index + along.start for index, along in zip(inside, region, strict=True)]
-        places[(..., *place)] = xp.ravel_multi_index(at, lengths)
+        places[(..., *place)] = xp.ravel_multi_index(at, x.shape[2:])
+    return result, places
+
+
+def _maxima_by_offsets(xp, x, windows, longest):
+    """The same, one element of all windows at a time. Shorter windows repeat their last elements."""
+    begins = [np.array([along.start for along in each]) for each in windows]
+    lasts = [np.array([along.stop - 1 for along in each]) for each in windows]
+    result = places = None
+    for offsets in product(*map(range, longest)):
+        at = [np.minimum(begin + offset, last) for begin, offset, last in zip(begins, offsets, lasts, strict=True)]
+        found = x
+        for axis, along in enumerate(at, 2):
+            found = xp.take(found, xp.asarray(along), axis)
+        place = xp.asarray(np.ravel_multi_index(np.ix_(*at), x.shape[2:]).astype(np.int32))
+        if result is None:
+            result, places = found, xp.broadcast_to(place, found.shape).copy()
+            continue
+        is_greater = (found > result) | ((found != found) & (result == result))  # the first NaN, as argmax
+        xp.copyto(result, found, where=is_greater)
+        xp.copyto(places, place, where=is_greater)
     return result, places
 
 

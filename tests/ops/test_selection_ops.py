@@ -1,5 +1,7 @@
 """Operators that pick, count, measure and make tensors: what they refuse, and where they differ from the original."""
 
+from itertools import product
+
 import numpy as np
 import pytest
 from one_op import append, gradient, run
@@ -122,6 +124,45 @@ def test_probabilities_beyond_one_have_no_area():
             "auc", {"Predict": 2 + FLOATS, "Label": np.ones((2, 1), "int64"), "StatPos": counts, "StatNeg": counts},
             num_thresholds=7, slide_steps=0,
         )  # fmt: skip
+
+
+@pytest.mark.parametrize("dims", [(9, 8), (4, 5, 6)])
+@pytest.mark.parametrize(
+    "attrs",
+    [
+        {"ksize": 2, "strides": 2}, {"ksize": 3, "strides": 1, "paddings": 1}, {"ksize": 2, "strides": 3},
+        {"ksize": 5, "adaptive": True}, {"ksize": 1, "adaptive": True}, {"ksize": 4, "global_pooling": True},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_pooling_names_the_first_greatest_element_of_each_window(attrs, dims):
+    values = np.random.default_rng(0).integers(0, 4, (2, 3, *dims)).astype("float32")  # with ties
+    values[np.random.default_rng(1).random(values.shape) < 0.05] = np.nan
+    lists = {
+        name: [value] * len(dims) if name in ("ksize", "strides", "paddings") else value
+        for name, value in attrs.items()
+    }
+    out, mask = run(f"max_pool{len(dims)}d_with_index", {"X": values}, **lists)
+    for image, maxima, places in zip(values.reshape(6, *dims), out.reshape(6, -1), mask.reshape(6, -1), strict=True):
+        for window, found, place in zip(_windows(dims, **attrs), maxima, places, strict=True):
+            inside = np.array([image.flat[np.ravel_multi_index(at, dims)] for at in window])
+            assert np.array_equal(found, inside.max(), equal_nan=True)
+            assert place == np.ravel_multi_index(window[inside.argmax()], dims)
+
+
+def _windows(dims, ksize, strides=1, paddings=0, adaptive=False, global_pooling=False):
+    """Yield the positions in each window, in order."""
+    along = []
+    for length in dims:
+        if adaptive:
+            along.append([range(i * length // ksize, -(-(i + 1) * length // ksize)) for i in range(ksize)])
+        elif global_pooling:
+            along.append([range(length)])
+        else:
+            begins = range(-paddings, length + paddings - ksize + 1, strides)
+            along.append([range(max(begin, 0), min(begin + ksize, length)) for begin in begins])
+    for window in product(*along):
+        yield list(product(*window))
 
 
 def test_the_offset_of_a_trace_counts_columns():
