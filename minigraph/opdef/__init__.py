@@ -16,14 +16,11 @@ from minigraph.opdef.definition import (
     OpDef,
     OperatorRule,
     Slot,
-    all_definitions,
-    define,
-    definition_of,
     is_update,
-    op,
     register_sub_block_rule,
 )
 from minigraph.opdef.gradient_context import EMPTY, GRAD_SUFFIX
+from minigraph.opdef.registry import all_definitions, define, definition_of, op
 
 __all__ = [
     "DECLARED",

@@ -13,9 +13,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from minigraph.errors import MinigraphError, OpError
-from minigraph.opdef.definition import OpDef, OperatorRule, Slot, definition_of
+from minigraph.opdef.definition import OpDef, OperatorRule, Slot
 from minigraph.opdef.gradient_context import EMPTY, GRAD_SUFFIX, GradContext, GradRule, OpSpec
 from minigraph.opdef.lengths import LengthSource
+from minigraph.opdef.registry import definition_of
 from minigraph.types import TensorType, same_shape
 
 
