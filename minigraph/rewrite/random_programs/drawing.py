@@ -14,23 +14,21 @@ from typing import Any
 
 from minigraph import layers, unique_name
 from minigraph.errors import MinigraphError
-from minigraph.ir import Block, Operator, Parameter, Program, Variable, VarKind
+from minigraph.ir import Block, Parameter, Program, Variable, VarKind
 from minigraph.ir.default_programs import program_guard
 from minigraph.layers.io import fluid_data as data
-from minigraph.opdef import REQUIRED, SUB_BLOCK, OpDef, definition_of
+from minigraph.opdef import SUB_BLOCK, OpDef, definition_of
 from minigraph.rewrite.random_programs.arrays import Drawn
+from minigraph.rewrite.random_programs.attributes import AttrValues
 from minigraph.rewrite.random_programs.free_steps import FREE, Sources, like
 from minigraph.rewrite.random_programs.operator_types import all_types, asks_for_training, by_type, forward_types
 from minigraph.rewrite.random_programs.recipes import STEPS, Clip, Training, train
 from minigraph.rewrite.random_programs.sampling import Sample
 from minigraph.rewrite.random_programs.sequence_steps import TYPES, on_sequences
 from minigraph.rewrite.random_programs.stateful_steps import MADE_BY, STATEFUL
-from minigraph.types import DType, TensorType
+from minigraph.types import TensorType
 
 OPTIMIZERS = ("SGD", "Momentum", "Adam", "Adagrad", "RMSProp", "Lamb")
-NUMBERS = (-1.5, -1.0, -0.5, 0.0, 0.3, 0.5, 1.0, 2.0)
-"""Values of attributes and of the numbers that steps take."""
-
 _FREE, _LAYERS = sorted(FREE), sorted(STEPS)
 
 
@@ -54,15 +52,6 @@ _RUN_BY = {
 }  # fmt: skip
 """Types of operators that each of `_SEVERAL` appends."""
 
-_PLAIN = ("float", "bool")
-"""Types of attributes of which other values suit the same operands."""
-
-_OFTEN = (DType.INT32, DType.INT64, DType.FP32, DType.FP64)
-"""Element types that most values have."""
-
-_ASIDE = (-0.25, -1e-3, -(2**-20), 2**-20, 1e-3, 0.25)
-"""Relative distances between a number and others beside it."""
-
 _UNSUITED = (MinigraphError, ArithmeticError, LookupError, TypeError, ValueError)
 """Errors of values that do not suit a step."""
 
@@ -83,7 +72,11 @@ class Pick:
 
     def number(self) -> float:
         """A number for an attribute."""
-        return self._drawing._number()
+        return self._drawing.attrs.number()
+
+    def attr(self, type: str, name: str, operand: TensorType | None = None) -> Any:
+        """A value of an attribute of operators of a type; one that may suit their first operand."""
+        return self._drawing.attrs.one(type, name, operand)
 
     def definition(self, type: str) -> OpDef:
         return definition_of(type)
@@ -109,35 +102,6 @@ class Pick:
         made = data(self._drawing.sources.name("Other"), var.shape, var.dtype)
         self._drawing._add([made])
         return made
-
-    def attr(self, type: str, name: str, operand: TensorType | None = None) -> Any:
-        """A value of an attribute of operators of a type; one that may suit their first operand."""
-        attr = definition_of(type).attrs[name]
-        if attr.type == "float":
-            return self._drawing._number_for_attr()
-        if attr.type == "bool":
-            return self.choose.random() < 0.5
-        if operand is not None and name == "in_dtype":
-            return int(operand.dtype)
-        known = [sample.attrs[name] for sample in by_type().get(type, ()) if name in sample.attrs]
-        known += [] if attr.default is REQUIRED else [attr.default]
-        value = self.choose.choice(known)
-        if operand is None or not operand.shape or self.choose.random() < 0.3:
-            return value
-        if attr.type == "list[int]":
-            return self._reordered(list(value), len(operand.shape))
-        if attr.type == "int" and name in ("axis", "dim"):
-            return self.choose.randrange(-len(operand.shape), len(operand.shape))
-        return value
-
-    def _reordered(self, value: list[int], dimensions: int) -> list[int]:
-        """The numbers of a list in another order, as many as an operand of so many dimensions may take."""
-        if sorted(value) == list(range(len(value))):
-            value = list(range(dimensions))
-        elif len(value) > 1:
-            value = [self.choose.choice(value) for _ in range(dimensions * self.choose.choice((1, 1, 2)))]
-        self.choose.shuffle(value)
-        return value
 
 
 @dataclass(frozen=True)
@@ -180,6 +144,7 @@ class _Drawing:
     def __init__(self, choose: Random, hints: Hints) -> None:
         self.choose = choose
         self.hints = hints
+        self.attrs = AttrValues(choose, hints.numbers, hints.attrs)
         self.forward = forward_types(hints.types)
         self.flow = [name for name, types in _RUN_BY.items() if not types.isdisjoint((*hints.types, *hints.attrs))]
         self.trains = choose.random() < (0.7 if hints.trains or asks_for_training(hints.types) else 0.3)
@@ -247,19 +212,11 @@ class _Drawing:
     def _flow(self, name: str) -> None:
         """Append a step of several operators."""
         step = _SEVERAL[name] if name in _SEVERAL else FREE[name]
-        made = step(self.sources, self._pick(), self._pick(), self._number())
+        made = step(self.sources, self._pick(), self._pick(), self.attrs.number())
         self._add([made] if isinstance(made, Variable) else list(made))
 
     def _add(self, made: Sequence[Variable]) -> None:
         self.pool += [each for each in made if each.tensor_type is not None and each.kind is VarKind.LOD_TENSOR]
-
-    def _number(self) -> float:
-        hinted = self.hints.numbers if self.choose.random() < 0.5 else ()
-        return float(self.choose.choice(hinted or NUMBERS))
-
-    def _number_for_attr(self) -> float:
-        """A number; now and then one close to another, as a pass may take numbers for equal that are close."""
-        return self._number() * (1 + self.choose.choice(_ASIDE) if self.choose.random() < 0.1 else 1)
 
     def _pick(self) -> Variable:
         """A value, mostly a late one: so operators feed each other; now and then a parameter that is updated."""
@@ -281,7 +238,7 @@ class _Drawing:
         """Results of a new operator of a type, on earlier values where they suit it."""
         sample = self.choose.choice(by_type()[type])
         for _ in range(_MOST_TRIES):
-            attrs = self._attrs(sample)
+            attrs = self.attrs.of_sample(sample)
             inputs = {slot: [self._pick() for _ in arrays] for slot, arrays in sample.inputs.items()}
             if "in_dtype" in sample.definition.attrs:
                 attrs["in_dtype"] = int(inputs["X"][0].dtype)
@@ -299,7 +256,7 @@ class _Drawing:
                 slot: [last if not number else pick.like(last) for number, _ in enumerate(arrays)]
                 for slot, arrays in sample.inputs.items()
             }
-            attrs = self._attrs(sample)
+            attrs = self.attrs.of_sample(sample)
             for name, attr in sample.definition.attrs.items():
                 if attr.type in ("int", "list[int]") and name in attrs and self.choose.random() < 0.5:
                     attrs[name] = pick.attr(type, name, last.tensor_type)
@@ -338,7 +295,7 @@ class _Drawing:
         attrs: Mapping[str, Any] = op.attrs
         chance = self.choose.random() / (2 if types else 1)
         if chance < 0.15:
-            attrs = self._other_attr(op)
+            attrs = self.attrs.one_changed(op)
         elif chance < 0.25 and inputs:
             slot = self.choose.choice(sorted(inputs))
             inputs[slot] = list(map(Pick(self).like, inputs[slot]))
@@ -346,39 +303,6 @@ class _Drawing:
         for name, var in new.items():
             var.stop_gradient = self.block.vars[name].stop_gradient
         return [var for variables in outputs.values() for var in variables]
-
-    def _attrs(self, sample: Sample) -> dict[str, Any]:
-        """Attributes of the sample: some are changed, or numbers and answers have their defaults."""
-        attrs, declared = dict(sample.attrs), sample.definition.attrs
-        for name in self.hints.attrs if self.choose.random() < 0.5 else ():
-            if isinstance(attrs.get(name), list | tuple) and attrs[name] and declared[name].type == "list[int]":
-                attrs[name] = [self.choose.choice((each, each, 0, 1, 2, 3)) for each in attrs[name]]
-        if self.choose.random() < 0.25:
-            return {
-                name: value for name, value in attrs.items()
-                if name not in declared or declared[name].default is REQUIRED or declared[name].type not in _PLAIN
-            }  # fmt: skip
-        for name, attr in declared.items():
-            if self.choose.random() < 0.3:
-                if attr.type == "float":
-                    attrs[name] = self._number_for_attr()
-                elif attr.type == "bool":
-                    attrs[name] = self.choose.random() < 0.5
-                elif attr.type == "int" and name == "axis":
-                    attrs[name] = self.choose.choice((-1, 0, 1))
-                elif name == "out_dtype":
-                    attrs[name] = int(self.choose.choice(_OFTEN))
-        return attrs
-
-    def _other_attr(self, op: Operator) -> dict[str, Any]:
-        """The attributes of an operator, of which a number is a bit larger or smaller, or an answer the other one."""
-        attrs = dict(op.attrs)
-        kinds = {name: attr.type for name, attr in op.definition.attrs.items() if attr.type in _PLAIN}
-        if kinds:
-            name = self.choose.choice(sorted(kinds))
-            value = attrs.get(name, op.definition.default_of(name))
-            attrs[name] = not value if kinds[name] == "bool" else value * (1 + self.choose.choice(_ASIDE))
-        return attrs
 
     def _fed(self, sample: Sample) -> dict[str, list[Variable]]:
         """The inputs of a sample as fed variables; one of floating type depends on an earlier value."""
@@ -398,7 +322,8 @@ class _Drawing:
         if not self.forward or self.choose.random() < 0.5:
             return var
         sample = self.choose.choice(by_type()[self.choose.choice(self.forward)])
-        inputs, attrs = {slot: [var] * len(arrays) for slot, arrays in sample.inputs.items()}, self._attrs(sample)
+        inputs = {slot: [var] * len(arrays) for slot, arrays in sample.inputs.items()}
+        attrs = self.attrs.of_sample(sample)
         types = self._inferred(sample, inputs, attrs)
         main = sample.definition.main_output
         if types is None or list(types.get(main, ())) != [var.tensor_type]:
