@@ -14,6 +14,7 @@ import numpy as np
 
 from minigraph.kernels.clip import LEAST_FACTOR
 from minigraph.kernels.jit.functions import UnsupportedError, address_of, inner_loop, is_convertible
+from minigraph.kernels.jit.layouts import address_in_memory, adds_a_row, nested_loops
 from minigraph.kernels.tracing import Traced
 
 STATUS = -1
@@ -122,7 +123,7 @@ class Recording:
     def place_of(self, symbol: Symbol) -> tuple[int, int]:
         """Number of the memory of a symbol, and its offset there in bytes."""
         memory, layout = symbol.value
-        return memory, _address(layout) - _address(self.memories[memory])
+        return memory, address_in_memory(layout) - address_in_memory(self.memories[memory])
 
     def is_whole(self, symbol: Symbol) -> bool:
         """Whether a symbol is all of its memory."""
@@ -143,7 +144,7 @@ class Recording:
     def each(self, function: int, own: int, operands: Sequence[Symbol]) -> None:
         """Call an inner loop for all elements of operands of one shape."""
         arrays = [x.value.layout for x in operands]
-        outer, nest = _nest(arrays)
+        outer, nest = nested_loops(arrays)
         if not arrays[-1].size:
             raise UnsupportedError("no elements")
         if prod(arrays[0].shape[:outer]) > _MOST_CALLS:
@@ -169,11 +170,10 @@ class Recording:
         layouts = np.broadcast_arrays(*[x.value.layout for x in symbols])
         result = self.new(layouts[0].shape, dtype)
         laid = [x.seen(layout) for x, layout in zip(symbols, layouts, strict=True)]
-        if ufunc is np.add and common.name in _FLOATS and _adds_a_row(layouts[0], layouts[1]):
+        if ufunc is np.add and common.name in _FLOATS and adds_a_row(layouts[0], layouts[1]):
             self.work += result.size
-            self.emit(
-                address_of(f"add_row_{common.name}"), [*symbols, result], _as_rows(layouts[0].shape, symbols[1]), []
-            )
+            sizes = (result.size // symbols[1].size, symbols[1].size)
+            self.emit(address_of(f"add_row_{common.name}"), [*symbols, result], sizes, [])
         else:
             self.each(function, own, [*laid, result])
         return result
@@ -291,7 +291,7 @@ class Recording:
         if source.size == target.size and source.flags.c_contiguous and target.flags.c_contiguous:
             self.emit(address_of("copy"), [x, out], [source.nbytes], [])
             return
-        nest = _nest([np.broadcast_to(source, target.shape), target])
+        nest = nested_loops([np.broadcast_to(source, target.shape), target])
         if nest[0] == 0 and nest[1][0][1] == (x.dtype.itemsize,) * 2:
             (length, _), (rows, steps) = nest[1]
             self.work += source.size
@@ -483,46 +483,3 @@ _METHODS: dict[str, tuple[Callable[..., Symbol], set[str]]] = {
 
 def _lie_alike(x: Symbol, y: Symbol) -> bool:
     return (x.shape, x.value.layout.strides) == (y.shape, y.value.layout.strides)
-
-
-def _address(array: np.ndarray) -> int:
-    address: int = array.__array_interface__["data"][0]
-    return address
-
-
-def _nest(arrays: Sequence[np.ndarray]) -> tuple[int, list[tuple[int, tuple[int, ...]]]]:
-    """The number of leading dimensions that are left, and two loops after them: size and strides, innermost first."""
-    found: list[tuple[int, tuple[int, ...]]] = []
-    for axis in reversed(range(arrays[0].ndim)):
-        size, strides = arrays[0].shape[axis], tuple(x.strides[axis] for x in arrays)
-        if size == 1:
-            continue
-        if found and all(step == found[-1][0] * under for step, under in zip(strides, found[-1][1], strict=True)):
-            found[-1] = found[-1][0] * size, found[-1][1]
-        elif len(found) == 2:
-            return axis + 1, found
-        else:
-            found.append((size, strides))
-    still = (1, (0,) * len(arrays))
-    return 0, [*found, *[still] * (2 - len(found))]
-
-
-def _adds_a_row(x: np.ndarray, y: np.ndarray) -> bool:
-    """Whether the same vector is added to every row of a matrix, or of several."""
-    used = [size for size, step in zip(y.shape, y.strides, strict=True) if step and size > 1]
-    return (
-        x.flags.c_contiguous
-        and bool(used)
-        and used == list(y.shape[-len(used) :])
-        and prod(used) < x.size
-        and _is_dense(y, used)
-    )
-
-
-def _is_dense(y: np.ndarray, used: Sequence[int]) -> bool:
-    """Whether the last dimensions lie side by side."""
-    return all(y.strides[-1 - i] == prod(used[len(used) - i :]) * y.itemsize for i in range(len(used)))
-
-
-def _as_rows(shape: Sequence[int], row: Symbol) -> tuple[int, int]:
-    return prod(shape) // row.size, row.size
