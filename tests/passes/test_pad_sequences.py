@@ -71,6 +71,16 @@ def drawn(rng):
     return results, loss
 
 
+def differentiated(main, padded, loss, results):
+    """Append gradients of the loss to both programs; returns the names of loss, results and gradients."""
+    for program in (main, padded):
+        with fluid.program_guard(program, fluid.default_startup_program()):
+            fluid.backward.append_backward(program.global_block().var(loss.name))
+        verify(program)
+    grads = [name for param in main.all_parameters() if main.global_block().has_var(name := f"{param.name}@GRAD")]
+    return [loss.name, *(var.name for var in results), *grads]
+
+
 def padded_feed(feed, longest):
     found = {}
     for name, tensor in feed.items():
@@ -92,18 +102,13 @@ def test_random_programs_give_the_same_results_and_gradients(seed):
     padded = PadSequences()(main)
     left = {op.type for op in padded.global_block().ops} - {"sequence_mask"}
     assert not any(type.startswith(("sequence", "lstm", "gru")) and type != "gru_unit" for type in left)
-    for program in (main, padded):
-        with fluid.program_guard(program, startup):
-            fluid.backward.append_backward(program.global_block().var(loss.name))
-        verify(program)
+    names = differentiated(main, padded, loss, results)
     exe = fluid.Executor()
     exe.run(startup)
     feed = {}
     for name, rows in (("ids", lambda n: rng.integers(0, 20, (n, 1))), ("x", lambda n: rng.uniform(-1, 1, (n, 6)))):
         lengths, dtype = rng.integers(0, 5, 4).tolist(), main.global_block().var(name).dtype.numpy
         feed[name] = fluid.create_lod_tensor(rows(sum(lengths)).astype(dtype), [lengths], fluid.CPUPlace())
-    grads = [name for param in main.all_parameters() if main.global_block().has_var(name := f"{param.name}@GRAD")]
-    names = [loss.name, *(var.name for var in results), *grads]
     ragged = exe.run(main, feed, names)
     exact, stepwise = (each.run(main, feed, names) for each in (fluid.Executor(passes=EXACT, jit=False), Interpreter()))
     assert [a.tobytes() for a in exact] == [b.tobytes() for b in stepwise]
@@ -145,10 +150,7 @@ def test_tagging_gives_the_same_results_and_gradients(seed):
     main.random_seed = startup.random_seed = 5
     results, loss = tagging(rng)
     padded = PadSequences(alike=(("word", "tag"),))(main)
-    for program in (main, padded):
-        with fluid.program_guard(program, startup):
-            fluid.backward.append_backward(program.global_block().var(loss.name))
-        verify(program)
+    names = differentiated(main, padded, loss, results)
     exe = fluid.Executor()
     exe.run(startup)
     lengths = rng.integers(1, 6, 4).tolist()
@@ -156,8 +158,6 @@ def test_tagging_gives_the_same_results_and_gradients(seed):
         name: fluid.create_lod_tensor(rng.integers(0, most, (sum(lengths), 1)), [lengths], fluid.CPUPlace())
         for name, most in (("word", 20), ("tag", 5))
     }
-    grads = [name for param in main.all_parameters() if main.global_block().has_var(name := f"{param.name}@GRAD")]
-    names = [loss.name, *(var.name for var in results), *grads]
     steps = {name: array for name, array in padded_feed(feed, 7).items() if name != "tag.lengths"}
     for name, a, b in zip(names, Interpreter().run(main, feed, names), exe.run(padded, steps, names), strict=True):
         np.testing.assert_allclose(b, a, rtol=2e-4, atol=1e-5, err_msg=name)
