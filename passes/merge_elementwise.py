@@ -77,7 +77,7 @@ class _Group:
 
 
 class _Update(NamedTuple):
-    """What a group computes; groups of equal keys compute the same for other variables."""
+    """Description of a group. Two groups with equal keys do the same arithmetic on different variables."""
 
     key: tuple[Any, ...]
     lists: Sequence[str]
@@ -94,7 +94,7 @@ class _Update(NamedTuple):
 
 
 class _Groups:
-    """The groups of a block, found from the operators that write variables to those that make the operands."""
+    """The groups of a block, found by a search from their last operators back to those that compute operands."""
 
     def __init__(self, values: Values) -> None:
         self._values, self._type_of = values, cache(values.type_of)
@@ -123,7 +123,10 @@ class _Groups:
         return sorted(found, key=lambda update: update.end)
 
     def _add(self, op: Operator) -> bool:
-        """Put an operator into the group of those that read its result, or an end into a new one."""
+        """Try to add an operator to a group; returns whether it fits.
+
+        Groups that read its result become one, and it joins that. An operator that ends a group may start one.
+        """
         values = self._values
         result = self._results[op] = values.written(op.output_arg_names[0], op)
         readers = {self._of.get(reader) for reader in values.readers[result]}

@@ -203,7 +203,7 @@ def _tidied(case: Case) -> Case:
 
 
 def _named(op: Operator) -> Iterator[str]:
-    """Names that an operator writes, and those that its attributes hold, such as the states of a recurrent network."""
+    """Yield the names of the results of an operator, then names in its attributes, such as states of a recurrence."""
     yield from op.output_arg_names
     for value in op.attrs.values():
         yield from (each for each in (value if isinstance(value, tuple) else ()) if isinstance(each, str))

@@ -110,7 +110,7 @@ class Match:
         return found
 
     def told(self) -> str:
-        """What conditions are about: captured attributes with their values, placeholders with their types."""
+        """List what a condition can depend on: values of captured attributes, and types of placeholders."""
         captured = [(name, *self.pattern.captured[name]) for name in sorted(self.pattern.captured)]
         attrs = [
             f"{name} = {attr_text(self.ops[number].definition.attrs[attr], getattr(self, name))}"

@@ -39,7 +39,7 @@ def infer_again(block: Block, changes: Changes, unfit: list[MinigraphError]) -> 
             infer_outputs(op, block)
             used.update(*written)
         except MinigraphError as error:
-            # Where nothing but an unfit block writes what the operator reads, its error tells more.
+            # If an input has no type because only an unfit block writes it, the error of that block tells more.
             lacks = unfit and any(_has_no_type(block, name) for name in op.input_arg_names)
             raise unfit[0] if lacks else explain(error, op, block) from None
         for name, tensor_type in old:

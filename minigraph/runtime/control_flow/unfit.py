@@ -35,7 +35,7 @@ def is_unfit(block: Block) -> bool:
 def replace_by_error(call: BlockCall, error: MinigraphError, changes: Changes) -> None:
     """Let the sub-block of a call raise `error` instead of what it computes."""
     body = call.body
-    # What only a run of the block would keep for its gradient is not needed: the gradient's block is replaced, too.
+    # A forward block also keeps values for its gradient. Nothing needs them: that block is replaced, too.
     names = call.written if body.forward_block is None else call.taken
     for block in [body, *_inside(body)]:
         for op in block.ops[:]:
@@ -68,7 +68,7 @@ def unfit_kernel(op: Operator) -> Kernel | None:
 
 
 def take_types_of_others(op: Operator, block: Block) -> None:
-    """Give what an unfit branch would have made, and `op` may choose, the type of what another branch makes."""
+    """Give inputs of `op` that come from an unfit branch the type of the input that comes from another branch."""
     slots = _ALTERNATIVES.get(op.type)
     if slots is None:
         return
