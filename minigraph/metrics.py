@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import numpy as np
@@ -27,12 +28,15 @@ class MetricBase:
         return self._name
 
     def get_config(self) -> dict[str, Any]:
-        """The state, by attribute name."""
+        """The name, and as ``states`` a copy of the state by attribute name."""
+        return {"name": self._name, "states": copy.deepcopy(self._states())}
+
+    def _states(self) -> dict[str, Any]:
         return {key: value for key, value in vars(self).items() if not key.startswith("_")}
 
     def reset(self) -> None:
         """Forget all batches: numbers become 0."""
-        for key, value in self.get_config().items():
+        for key, value in self._states().items():
             if isinstance(value, int | float):
                 setattr(self, key, type(value)(0))
 

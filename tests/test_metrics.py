@@ -66,7 +66,11 @@ def test_a_metric_of_ones_own():
 
     metric = Mistakes()
     metric.update([1, 0], np.array([1, 1]))
-    assert (str(metric), metric.eval(), metric.get_config()) == ("mistakes", 1, {"count": 1})
+    assert (str(metric), metric.eval(), metric.get_config()) == (
+        "mistakes",
+        1,
+        {"name": "mistakes", "states": {"count": 1}},
+    )
     metric.reset()
     assert metric.eval() == 0
     with pytest.raises(NotImplementedError):

@@ -268,6 +268,10 @@ class InMemoryDataset(SlotFiles):
     def set_fleet_send_sleep_seconds(self, fleet_send_sleep_seconds: int = 0) -> None:
         """Set how long ranks wait between sending; there is one rank."""
 
+    def set_merge_by_lineid(self, merge_size: int = 2) -> None:
+        """Say that lines begin with ``1 <name>``; only parameter servers merge samples of one name, as in fluid."""
+        self.set_parse_ins_id(True)
+
     def set_merge_by_sid(self, merge_by_sid: bool) -> None:
         """Say how samples become page views, which they do not here."""
 

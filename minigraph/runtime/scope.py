@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from minigraph.errors import ProgramError, WrongTypeError, not_a_name, warn
+from minigraph.errors import ProgramError, WrongTypeError, caller_site, not_a_name, warn
 from minigraph.kernels.sparse_rows import SparseRows, dense
 from minigraph.runtime.lod import Levels, as_levels, check_levels, is_valid, lengths_of, offsets_of
 from minigraph.runtime.place import CPUPlace, Place
@@ -377,6 +377,16 @@ class ScopeVariable:
 
     def get_selected_rows(self) -> SelectedRows:
         return SelectedRows(self)
+
+    def set_int(self, value: int) -> None:
+        """Store one whole number."""
+        self.value = np.array(value, "int32")
+
+    def get_int(self) -> int:
+        """The number that `set_int` has stored."""
+        if self._value is None or self._value.dtype != np.int32 or self._value.ndim:
+            raise ProgramError(f"{self.name} holds no number that set_int has stored", site=caller_site())
+        return int(self._value)
 
 
 def _owns_memory(value: Any) -> bool:

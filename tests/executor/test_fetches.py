@@ -8,6 +8,7 @@ from jit_support import needs_numba
 
 import minigraph as fluid
 from minigraph import layers
+from minigraph.errors import ProgramError
 from minigraph.executor.interpreter import Interpreter
 from minigraph.lowering import memory_plan as memory
 
@@ -130,3 +131,12 @@ def test_an_array_of_tensors_that_is_fetched_twice_has_its_tensors_twice():
         layers.array_write(fluid.data("x", [4, 6]), layers.fill_constant([1], "int64", 0), array)
         first, second = fluid.Executor().run(feed={"x": X}, fetch_list=[array, array])
     assert not np.shares_memory(first[0], second[0])
+
+
+def test_a_scope_keeps_a_whole_number(new_scope):
+    variable = fluid.global_scope().var("i")
+    variable.set_int(5)
+    assert (variable.get_int(), fluid.global_scope().find_var("i").get_int()) == (5, 5)
+    variable.get_tensor().set(X, fluid.CPUPlace())
+    with pytest.raises(ProgramError, match="i holds no number that set_int has stored"):
+        variable.get_int()

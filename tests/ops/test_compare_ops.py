@@ -21,6 +21,14 @@ def program():
         yield fluid.default_main_program()
 
 
+def test_no_gradient_flows_through_a_condition(program):
+    x = fluid.data("x", [4])
+    x.stop_gradient = False
+    conditions = [x < 1.0, x == x, layers.less_than(x, x), layers.has_nan(x), layers.where(x > 1.0)]
+    conditions += [layers.logical_and(x < 1.0, x > 0.0), layers.logical_not(x < 1.0)]
+    assert all(each.stop_gradient for each in conditions)
+
+
 # Operators of programs
 
 

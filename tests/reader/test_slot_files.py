@@ -214,6 +214,16 @@ def test_words_in_front_of_the_slots_are_skipped(program, tmp_path):
     assert feed["x"].tolist() == [[1, 2], [4, 5]]
 
 
+def test_names_of_samples_are_skipped_and_merge_nothing_without_a_parameter_server(program, tmp_path):
+    dataset = dataset_of("InMemoryDataset", program, tmp_path, ["1 id7 2 1 2 1 3\n1 id7 2 4 5 1 6\n"])
+    dataset.set_merge_by_lineid(2)
+    dataset.load_into_memory()
+    dataset.global_shuffle()
+    assert dataset.get_memory_data_size() == 2, "as in Paddle 1.8.5 in one process"
+    (feed,) = dataset.batches()
+    assert sorted(feed["x"].tolist()) == [[1, 2], [4, 5]]
+
+
 def test_values_of_a_slot_are_exchanged_between_samples(program, tmp_path):
     dataset = dataset_of("InMemoryDataset", program, tmp_path, ["".join(f"2 {n} {n} 1 {n}\n" for n in range(20))], 20)
     dataset.load_into_memory()
