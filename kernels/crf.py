@@ -169,22 +169,23 @@ def crf_decoding_by(best_path) -> Callable[..., Any]:
 def _best_path(xp, emission, transition, present) -> Any:
     """The tags of the highest score, int64[batch, time]; after the end of a sequence any."""
     start, end, between = transition[0], transition[1], transition[2:]
-    by_time, alive = xp.ascontiguousarray(emission.swapaxes(0, 1)), present.T[:, :, None]
+    by_time, alive = xp.ascontiguousarray(emission.swapaxes(0, 1)), present.T
     # The highest score of the paths that end in a tag, at each step.
     best = xp.empty_like(by_time)
     best[0] = start + by_time[0]
-    # [batch, later tag, tag]: a maximum along the last dimension.
-    back = xp.ascontiguousarray(between.T)
+    # [tag, batch, later tag], because a maximum along the first dimension takes whole rows at once.
+    scores = xp.empty((len(between), *best.shape[1:]), best.dtype)
     for step in range(1, len(best)):
-        now = (best[step - 1][:, None, :] + back).max(2)
+        before, now = best[step - 1], best[step]
+        xp.add(before.T[:, :, None], between[:, None], out=scores)
+        scores.max(0, out=now)
         now += by_time[step]
-        best[step] = xp.where(alive[step], now, best[step - 1])
-    path = xp.empty(present.T.shape, np.int64)
-    path[-1] = (best[-1] + end).argmax(1)
+        xp.copyto(now, before, where=~alive[step, :, None])
+    path, back = xp.empty(alive.shape, np.int64), xp.ascontiguousarray(between.T)
+    path[-1] = tag = (best[-1] + end).argmax(1)
     for step in range(len(best) - 1, 0, -1):
-        tag = path[step]
-        before = (best[step - 1] + back[tag]).argmax(1)
-        path[step - 1] = xp.where(alive[step, :, 0], before, tag)
+        tag = xp.where(alive[step], (best[step - 1] + back[tag]).argmax(1), tag)
+        path[step - 1] = tag
     return path.T
 
 
