@@ -12,7 +12,7 @@ import numpy as np
 
 from minigraph.kernels.crf import crf_decoding_by, linear_chain_crf_by, linear_chain_crf_grad_by
 from minigraph.kernels.jit.compiling import Loops
-from minigraph.kernels.jit.offers import is_wide, numba_name, offer, offer_for_wide
+from minigraph.kernels.jit.offers import is_wide, numba_name, offer
 
 _LOOPS = Loops("crf")
 
@@ -44,11 +44,14 @@ def _best_path(xp: Any, emission: Any, transition: Any, present: Any) -> Any:
     return path
 
 
-offer_for_wide("linear_chain_crf", linear_chain_crf_by(_forward))
-offer_for_wide("linear_chain_crf_grad", linear_chain_crf_grad_by(_backward))
+def _offer(type: str, kernel: Any, is_known: Any = lambda dtype: True) -> None:
+    @offer(type, any_size=True)
+    def offered(xp: Any, emission: Any, *given: Any, **attrs: Any) -> Any:
+        # A row, of which a step makes all pairs of tags, is as much work as a row of so many elements elsewhere.
+        is_compiled = is_wide(emission.shape[-1] ** 2) and is_known(emission.dtype)
+        return partial(kernel, xp, **attrs) if is_compiled else None
 
 
-@offer("crf_decoding", any_size=True)
-def crf_decoding(xp: Any, emission: Any, *given: Any, **attrs: Any) -> Any:
-    is_compiled = numba_name(emission.dtype) is not None and is_wide(emission.shape[-1])
-    return partial(crf_decoding_by(_best_path), xp, **attrs) if is_compiled else None
+_offer("linear_chain_crf", linear_chain_crf_by(_forward))
+_offer("linear_chain_crf_grad", linear_chain_crf_grad_by(_backward))
+_offer("crf_decoding", crf_decoding_by(_best_path), numba_name)
