@@ -152,35 +152,47 @@ def _by_time(xp, steps, d, like) -> Any:
     return xp.zeros_like(like) if d is None else d[steps.rows]
 
 
-@kernel("lstmp")
-def lstmp(
-    xp, x, h0, c0, weight, proj_weight, bias, x_lod, *, use_peepholes, is_reverse, cell_clip, proj_clip,
-    gate_activation, cell_activation, candidate_activation, proj_activation,
-):  # fmt: skip
-    steps = TimeSteps.of(x_lod[-1], is_reverse)
-    act = gate_activation, cell_activation, candidate_activation
-    cell = LSTMCell(xp, act, weights_of_cell(bias) if use_peepholes else None, cell_clip)
-    projection = Projection(proj_weight, ACTIVATIONS[proj_activation], proj_clip)
-    run, projected = lstm_forward(xp, steps, x, h0, c0, weight, bias, cell, projection)
-    return steps.back(projected), steps.back(run.cells), run.gates, run.squashed, run.hidden
+def lstmp_by(cell_type) -> Callable[..., Any]:
+    """The kernel of ``lstmp`` whose steps a cell of this type computes."""
+
+    def lstmp(
+        xp, x, h0, c0, weight, proj_weight, bias, x_lod, *, use_peepholes, is_reverse, cell_clip, proj_clip,
+        gate_activation, cell_activation, candidate_activation, proj_activation,
+    ):  # fmt: skip
+        steps = TimeSteps.of(x_lod[-1], is_reverse)
+        act = gate_activation, cell_activation, candidate_activation
+        cell = cell_type(xp, act, weights_of_cell(bias) if use_peepholes else None, cell_clip)
+        projection = Projection(proj_weight, ACTIVATIONS[proj_activation], proj_clip)
+        run, projected = lstm_forward(xp, steps, x, h0, c0, weight, bias, cell, projection)
+        return steps.back(projected), steps.back(run.cells), run.gates, run.squashed, run.hidden
+
+    return lstmp
 
 
-@kernel("lstmp_grad")
-def lstmp_grad(
-    xp, x, h0, c0, weight, proj_weight, bias, projected, cells, gates, squashed, hidden, d_projected, d_cells, x_lod, *,
-    use_peepholes, is_reverse, cell_clip, proj_clip, gate_activation, cell_activation, candidate_activation,
-    proj_activation, wanted,
-):  # fmt: skip
-    steps = TimeSteps.of(x_lod[-1], is_reverse)
-    act = gate_activation, cell_activation, candidate_activation
-    cell = LSTMCell(xp, act, weights_of_cell(bias) if use_peepholes else None, cell_clip)
-    projection = Projection(proj_weight, ACTIVATIONS[proj_activation], proj_clip)
-    run = LSTM(gates, cells[steps.rows], squashed, hidden)
-    d_projected, d_cells = _by_time(xp, steps, d_projected, projected), _by_time(xp, steps, d_cells, cells)
-    d_x, d_h0, d_c0, d_weight, d_bias, d_projection = lstm_backward(
-        xp, steps, run, projected[steps.rows], h0, c0, weight, bias, d_projected, d_cells, cell, projection
-    )
-    return steps.back(d_x), d_h0, d_c0, d_weight, d_projection, d_bias
+def lstmp_grad_by(cell_type) -> Callable[..., Any]:
+    """The kernel of ``lstmp_grad`` whose steps a cell of this type computes."""
+
+    def lstmp_grad(
+        xp, x, h0, c0, weight, proj_weight, bias, projected, cells, gates, squashed, hidden, d_projected, d_cells,
+        x_lod, *, use_peepholes, is_reverse, cell_clip, proj_clip, gate_activation, cell_activation,
+        candidate_activation, proj_activation, wanted,
+    ):  # fmt: skip
+        steps = TimeSteps.of(x_lod[-1], is_reverse)
+        act = gate_activation, cell_activation, candidate_activation
+        cell = cell_type(xp, act, weights_of_cell(bias) if use_peepholes else None, cell_clip)
+        projection = Projection(proj_weight, ACTIVATIONS[proj_activation], proj_clip)
+        run = LSTM(gates, cells[steps.rows], squashed, hidden)
+        d_projected, d_cells = _by_time(xp, steps, d_projected, projected), _by_time(xp, steps, d_cells, cells)
+        d_x, d_h0, d_c0, d_weight, d_bias, d_projection = lstm_backward(
+            xp, steps, run, projected[steps.rows], h0, c0, weight, bias, d_projected, d_cells, cell, projection
+        )
+        return steps.back(d_x), d_h0, d_c0, d_weight, d_projection, d_bias
+
+    return lstmp_grad
+
+
+kernel("lstmp")(lstmp_by(LSTMCell))
+kernel("lstmp_grad")(lstmp_grad_by(LSTMCell))
 
 
 def gru_by(cell_type) -> Callable[..., Any]:

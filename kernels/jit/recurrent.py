@@ -13,8 +13,15 @@ import numpy as np
 from minigraph.kernels.jit.compiling import Loops
 from minigraph.kernels.jit.functions import IS_KNOWN
 from minigraph.kernels.jit.offers import is_wide, numba_name, offer
-from minigraph.kernels.recurrent_cells import GRUCell, LSTMCell, weights_of_gru
-from minigraph.kernels.recurrent_sequences import gru_by, gru_grad_by, lstm_by, lstm_grad_by
+from minigraph.kernels.recurrent_cells import ACTIVATIONS, GRUCell, LSTMCell, Projection, weights_of_gru
+from minigraph.kernels.recurrent_sequences import (
+    gru_by,
+    gru_grad_by,
+    lstm_by,
+    lstm_grad_by,
+    lstmp_by,
+    lstmp_grad_by,
+)
 from minigraph.kernels.step_products import StepProduct
 from minigraph.support import blas
 
@@ -64,18 +71,29 @@ class _LSTMCell(LSTMCell):
     def run(self, steps, weight, before, cells_before, run, given, projection) -> None:
         first = np.zeros((steps.most(), run.cells.shape[1]), weight.dtype) if cells_before is None else cells_before
         states = first[:0] if before is None else before
-        loop = _steps("lstm", "rppmmmmmmm", weight.dtype)
+        loop = _steps("lstm", "rppmmmmmmmpbm", weight.dtype)
         forms = _forms(StepProduct(np, weight, steps.most()))
-        loop(steps.starts, *forms, self._seen(first), states, first, *run)
+        part = _part(projection, weight.dtype)
+        loop(steps.starts, *forms, self._seen(first), states, first, *run, part, _is_squashed(projection), given)
 
     def run_grad(self, steps, back, run, given, cells_before, d_given, d_cells, d_gates, d_first_cells, projection):
-        loop = _steps("lstm_grad", "rppmmmmmmmm", back.dtype)
+        loop = _steps("lstm_grad", "rppmmmmmmmmpbm", back.dtype)
         forms = _forms(StepProduct(np, back, steps.most()))
         arrays = run.gates, cells_before, run.squashed, d_given, d_cells, d_gates, d_first_cells
-        loop(steps.starts, *forms, self._seen(d_first_cells), *arrays)
+        part = np.ascontiguousarray(_part(projection, back.dtype).swapaxes(1, 2))
+        loop(steps.starts, *forms, self._seen(d_first_cells), *arrays, part, _is_squashed(projection), given)
 
     def _seen(self, cells) -> np.ndarray:
         return np.zeros((3, cells.shape[1]), cells.dtype) if self.seen is None else self.seen
+
+
+def _part(projection: Projection | None, dtype: Any) -> np.ndarray:
+    """The matrix of a projection as one part, or none."""
+    return np.empty((0, 0, 0), dtype) if projection is None else np.ascontiguousarray(projection.weight)[None]
+
+
+def _is_squashed(projection: Projection | None) -> bool:
+    return projection is not None and projection.act is ACTIVATIONS["tanh"]
 
 
 class _GRUCell(GRUCell):
@@ -126,6 +144,21 @@ def lstm_grad(xp, x, h0, c0, weight, *others, **attrs):
 def _is_usual_lstm(weight: Any, attrs: dict[str, Any]) -> bool:
     names = (attrs[f"{name}_activation"] for name in ("gate", "cell", "candidate"))
     return _is_usual(weight, *names)
+
+
+@offer("lstmp", any_size=True)
+def lstmp(xp, x, h0, c0, weight, *others, **attrs):
+    return partial(lstmp_by(_LSTMCell), xp, **attrs) if _is_usual_lstmp(weight, attrs) else None
+
+
+@offer("lstmp_grad", any_size=True)
+def lstmp_grad(xp, x, h0, c0, weight, *others, **attrs):
+    return partial(lstmp_grad_by(_LSTMCell), xp, **attrs) if _is_usual_lstmp(weight, attrs) else None
+
+
+def _is_usual_lstmp(weight: Any, attrs: dict[str, Any]) -> bool:
+    is_clipped = attrs["cell_clip"] > 0 or attrs["proj_clip"] > 0
+    return _is_usual_lstm(weight, attrs) and attrs["proj_activation"] in ("tanh", "identity") and not is_clipped
 
 
 @offer("gru", any_size=True)

@@ -434,6 +434,10 @@ def test_compiled_steps_agree_with_the_shared_kernels(dtype, use_peepholes, is_r
     options = {"is_reverse": is_reverse, "dtype": dtype}
     hidden, _ = layers.dynamic_lstm(x, 512, h, c, use_peepholes=use_peepholes, **options)
     hidden, _ = layers.dynamic_lstm(layers.fc(hidden, 512), 512, use_peepholes=use_peepholes, **options)
+    for act in ("tanh", "identity"):
+        hidden, _ = layers.dynamic_lstmp(
+            layers.fc(hidden, 512), 512, 64, use_peepholes=use_peepholes, proj_activation=act, **options
+        )
     states = [
         layers.dynamic_gru(layers.fc(hidden, 384), 128, h_0=first, is_reverse=is_reverse, origin_mode=origin)
         for origin in (False, True)

@@ -74,6 +74,11 @@ def tanh_of(x, out):
         out[j] = tanh(x[j])
 
 
+def shrink_by_tanh(y, d):
+    for j in range(d.size):
+        d[j] *= T(1) - y[j] * y[j]
+
+
 def mix(share, x, y, out):
     for j in range(x.size):
         out[j] = x[j] + share[j] * (y[j] - x[j])
@@ -94,21 +99,29 @@ def through_sigmoid(d, factor, y, out):
         out[j] = d[j] * factor[j] * (y[j] - y[j] * y[j])
 
 
-def lstm(gemm, word, starts, weight, whole, seen, h, c, gates, cells, squashed, hidden):
+def lstm(
+    gemm, word, starts, weight, whole, seen, h, c, gates, cells, squashed, hidden, projection, is_squashed, given
+):  # fmt: skip
     """All steps of a long short-term memory, of which `gates` has the shares of x.
 
     `seen` are the weights of the cell in the input, forget and output gate. `h`, which may have no rows, and `c` are
-    the states before the first step. `weight` is in parts for many rows, and `whole` for less.
+    the states before the first step. `weight` is in parts for many rows, and `whole` for less. `projection`, of one
+    part, gives what a step hands to the next one, perhaps after tanh; without parts, `given` is `hidden`.
     """
     for step in range(starts.size - 1):
         now, end = starts[step], starts[step + 1]
         before = starts[step - 1]
         count = end - now
         if step:
-            h, c = hidden[before : before + count], cells[before : before + count]
+            h, c = given[before : before + count], cells[before : before + count]
         if h.shape[0]:
             multiply_rows(gemm, word, h[:count], chosen(weight, whole, count), gates[now:end], 1)
         lstm_step(c, seen, gates[now:end], cells[now:end], squashed[now:end], hidden[now:end])
+        if projection.shape[0]:
+            multiply_rows(gemm, word, hidden[now:end], projection, given[now:end], 0)
+            if is_squashed:
+                for i in range(now, end):
+                    apply_tanh(given[i])
 
 
 def lstm_step(before, seen, gates, cells, squashed, hidden):
@@ -129,18 +142,32 @@ def lstm_step(before, seen, gates, cells, squashed, hidden):
         multiply(outer, squashed[i], hidden[i])
 
 
-def lstm_grad(gemm, word, starts, back, whole, seen, gates, before, squashed, d_hidden, d_cells, d_gates, d_first):
-    """All steps backwards; `before` are the cells before each row, and `d_first` the gradient of the first of them."""
+def lstm_grad(
+    gemm, word, starts, back, whole, seen, gates, before, squashed, d_given, d_cells, d_gates, d_first, projection,
+    is_squashed, given,
+):  # fmt: skip
+    """All steps backwards; `before` are the cells before each row, and `d_first` the gradient of the first of them.
+
+    `projection` is transposed, and `d_given` becomes the gradient of its product.
+    """
+    d_projected = np.empty_like(d_first)
     for step in range(starts.size - 2, -1, -1):
         now, end, start = starts[step], starts[step + 1], starts[step - 1]
         alive = start + end - now
         d_before = d_cells[start:alive] if step else d_first
+        d_hidden = d_given[now:end]
+        if projection.shape[0]:
+            if is_squashed:
+                for i in range(now, end):
+                    shrink_by_tanh(given[i], d_given[i])
+            d_hidden = d_projected[: end - now]
+            multiply_rows(gemm, word, d_given[now:end], projection, d_hidden, 0)
         lstm_step_grad(
-            gates[now:end], before[now:end], seen, squashed[now:end], d_hidden[now:end], d_cells[now:end],
-            d_gates[now:end], d_before,
+            gates[now:end], before[now:end], seen, squashed[now:end], d_hidden, d_cells[now:end], d_gates[now:end],
+            d_before,
         )  # fmt: skip
         if step:
-            multiply_rows(gemm, word, d_gates[now:end], chosen(back, whole, end - now), d_hidden[start:alive], 1)
+            multiply_rows(gemm, word, d_gates[now:end], chosen(back, whole, end - now), d_given[start:alive], 1)
 
 
 def lstm_step_grad(gates, before, seen, squashed, d_hidden, d_cells, d_gates, d_before):
