@@ -51,8 +51,8 @@ class ShardBatch(Pass):
     ------
     ProgramError
         If there is no backward pass, or something in it depends on other samples: state that it updates, but for the
-        statistics of a ``batch_norm``, or updates between two backward passes. If an operator behind the backward pass
-        reads what each shard has a part of and that can't be joined.
+        statistics of a ``batch_norm``. If an operator behind the backward pass reads what each shard has a part of and
+        that can't be joined, or one between two backward passes reads it, but for gradients of parameters.
     """
 
     shards: int
@@ -86,7 +86,8 @@ class _Sharding:
         """Operators of the forward pass that read the results of all shards, such as metrics."""
         self.ops = [op for op in dependent if op not in whole]
         self.last = self.ops[-1]
-        self.after = self.last._next
+        self.after: Operator | None = self.ops[0]
+        """Operator in front of which others are inserted."""
         mine = set(self.ops)
         self.made = {name for op in self.block.ops if op not in mine for name in op.output_arg_names}
         """Names of the results of operators that are not divided."""
@@ -95,21 +96,22 @@ class _Sharding:
     def apply(self) -> None:
         self._seed_draws_for_all()
         parts = {name: self._split(name) for name in self.fed if self._is_read(name)}
-        maps = []
-        for shard in range(self.shards):
-            names = {name: each[shard] for name, each in parts.items()}
-            copies = BlockCopies(self.block.program)
-            for number, op in enumerate(self.ops):
-                if SUB_BLOCK in op.attrs:
-                    self._copy_with_block(op, names, shard, number, copies)
-                else:
-                    self._copy(op, names, shard, number)
-            maps.append(names)
-        grads = {name: (op, param) for op in self.ops for param, name in completed_pairs(op)}
-        for name, (op, param) in grads.items():
-            self._add_up(op, name, [names[name] for names in maps], (param, name))
+        maps = [{name: each[shard] for name, each in parts.items()} for shard in range(self.shards)]
+        copies = [BlockCopies(self.block.program) for _ in maps]
+        numbers = {op: number for number, op in enumerate(self.ops)}
+        for ops in self._segments():
+            self.after = ops[-1]._next
+            for shard, names in enumerate(maps):
+                for op in ops:
+                    if SUB_BLOCK in op.attrs:
+                        self._copy_with_block(op, names, shard, numbers[op], copies[shard])
+                    else:
+                        self._copy(op, names, shard, numbers[op])
+            grads = {name: (op, param) for op in ops for param, name in completed_pairs(op)}
+            for name, (op, param) in grads.items():
+                self._add_up(op, name, [names[name] for names in maps], (param, name))
         self._scale_losses()
-        self._join_leaves(maps, set(grads))
+        self._join_leaves(maps, {name for op in self.ops for _, name in completed_pairs(op)})
         self._average_state(maps)
         for op in self.metrics:
             self.block.remove(op)
@@ -118,6 +120,20 @@ class _Sharding:
             self.block.remove(op)
 
     # What is divided
+
+    def _segments(self) -> list[list[Operator]]:
+        """The operators in order, apart where an update or clip in between needs the gradients of all shards."""
+        mine, others, found = set(self.ops), set(self.metrics), list[list[Operator]]()
+        grads, is_new = set[str](), True
+        for op in self.block.ops:
+            if op in mine:
+                found += [[]] if is_new else []
+                found[-1].append(op)
+                grads.update(name for _, name in completed_pairs(op))
+                is_new = False
+            elif op not in others and not grads.isdisjoint(op.input_arg_names):
+                is_new = True
+        return found
 
     def _dependent(self) -> list[Operator]:
         """The operators of the forward and backward pass that depend on what is fed, in order.
@@ -203,26 +219,30 @@ class _Sharding:
                 raise _refused(op, "it does more than compute")
             if op.type == "data_norm_grad" and op.attr("slot_dim") > 0:
                 raise _refused(op, "it averages over the rows of a shard in which a slot was shown")
-        ops = list(self.block.ops)
-        self._check_readers(ops[ops.index(self.last) + 1 :])
-        grads: set[str] = set()
-        for op in ops[ops.index(self.ops[0]) : ops.index(self.last)]:
-            if op.role & Role.OPTIMIZE:
-                raise _refused(op, "it updates between two backward passes")
-            if not grads.isdisjoint(op.input_arg_names):
-                raise _refused(op, "it reads a gradient in front of operators of the backward pass")
-            grads.update(grad for _, grad in completed_pairs(op))
+        self._check_readers()
 
-    def _check_readers(self, ops: Sequence[Operator]) -> None:
-        """Raise if operators behind the backward pass read what the shards only have parts of."""
-        grads = {name for op in self.ops for _, name in completed_pairs(op)}
-        made = {name: op for op in self.ops for name in op.output_arg_names if name not in grads}
-        for op in ops:
-            for name in op.input_arg_names:
-                if name in made and not (self._can_join(name, made[name]) or _is_number(self.block.var(name))):
+    def _check_readers(self) -> None:
+        """Raise if operators read what the shards only have parts of, or what is joined in the end, before that."""
+        mine, others = set(self.ops), set(self.metrics)
+        grads, made, is_behind = set[str](), dict[str, Operator](), False
+        for op in self.block.ops:
+            if op in mine:
+                if not grads.isdisjoint(op.input_arg_names):
+                    raise _refused(op, "it reads a gradient of a parameter, of which each shard has a part")
+                pairs = {name for _, name in completed_pairs(op)}
+                grads |= pairs
+                made.update(dict.fromkeys(set(op.output_arg_names) - pairs, op))
+                is_behind = is_behind or op is self.last
+                continue
+            for name in op.input_arg_names if op not in others else ():
+                can_read = is_behind and (name not in made or self._has_whole(name, made[name]))
+                if name in made and not can_read:
                     raise _refused(op, f"it reads {name}, of which each shard has a part")
             for name in op.output_arg_names:
                 made.pop(name, None)
+
+    def _has_whole(self, name: str, maker: Operator) -> bool:
+        return self._can_join(name, maker) or _is_number(self.block.var(name))
 
     def _has_value(self, op: Operator, name: str) -> bool:
         """Whether a result is not kept, or has a value for the whole batch."""
@@ -230,7 +250,7 @@ class _Sharding:
             return True
         if name in self.state:
             return op.type == "batch_norm" or keeps_seed(op)
-        return self._can_join(name, op) or _is_number(self.block.var(name))
+        return self._has_whole(name, op)
 
     def _is_read(self, name: str) -> bool:
         return any(name in op.input_arg_names for op in self.ops)

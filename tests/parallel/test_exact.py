@@ -214,14 +214,84 @@ def test_statistics_that_are_only_used_are_the_same_for_all_shards():
     np.testing.assert_allclose(*found, rtol=1e-5)
 
 
-def test_a_gradient_that_is_read_between_two_backward_passes_is_refused():
+def dense(x, size, name, act=None):
+    return layers.fc(x, size, act=act, param_attr=f"{name}.w", bias_attr=f"{name}.b")
+
+
+def two_optimizers(x):
+    loss = layers.mean(layers.square(dense(dense(x, 4, "low", "tanh"), 1, "top")))
+    clip = fluid.clip.GradientClipByGlobalNorm(0.1)
+    fluid.optimizer.SGD(0.1, grad_clip=clip).minimize(loss, parameter_list=["low.w", "low.b"])
+    fluid.optimizer.Adam(0.01, grad_clip=fluid.clip.GradientClipByValue(0.1)).minimize(loss, parameter_list=["top.w"])
+
+
+def adversaries(x):
+    """Both play in one program: the generator's gradient goes through a discriminator that was just updated."""
+    made = dense(layers.gaussian_random_batch_size_like(x, [-1, 2]), 3, "g")
+    real, false = (dense(dense(each, 4, "d0", "relu"), 1, "d1") for each in (x, made))
+    clip = fluid.clip.GradientClipByNorm(0.1)
+    fluid.optimizer.Adam(0.01, grad_clip=clip).minimize(
+        layers.mean(-1.0 * layers.logsigmoid(real) - layers.logsigmoid(-1.0 * false)),
+        parameter_list=["d0.w", "d0.b", "d1.w", "d1.b"],
+    )
+    loss = layers.mean(-1.0 * layers.logsigmoid(false))
+    fluid.optimizer.Momentum(0.01, 0.9).minimize(loss, parameter_list=["g.w", "g.b"])
+
+
+def actor_and_critic(x):
+    """Two losses by turns, which share a layer."""
+    hidden = dense(x, 5, "shared", "tanh")
+    value, chances = dense(hidden, 1, "value"), layers.softmax(dense(hidden, 4, "policy"))
+    gain = layers.reduce_sum(x, 1, keep_dim=True) - value
+    gain.stop_gradient = True
+    names = [f"{name}.{kind}" for name in ("shared", "value", "policy") for kind in "wb"]
+    clip = fluid.clip.GradientClipByGlobalNorm(0.1)
+    critic = fluid.optimizer.SGD(0.05, grad_clip=clip)
+    critic.minimize(
+        layers.mean(layers.square(value - layers.reduce_sum(x, 1, keep_dim=True))), parameter_list=names[:4]
+    )
+    action = layers.argmax(chances, 1)
+    loss = layers.mean(layers.cross_entropy(chances, layers.reshape(action, [-1, 1])) * gain)
+    fluid.optimizer.Adam(0.01, grad_clip=clip).minimize(loss, parameter_list=names[:2] + names[4:])
+
+
+def played(rank, ranks, make, **options):
+    main, startup = fluid.Program(), fluid.Program()
+    main.random_seed = startup.random_seed = 3
+    with fluid.program_guard(main, startup), fluid.unique_name.guard():
+        make(fluid.data("x", [None, 3]))
+    rewrite = DataParallel(ranks, **options)
+    twin = rewrite(main)
+    rewrite.prepare(startup)
+    executor, scope = fluid.Executor(), fluid.Scope()
+    executor.run(startup, scope=scope)
+    for step in range(3):
+        rows = np.random.default_rng(step).normal(size=(16, 3)).astype("float32")
+        executor.run(twin, {"x": np.split(rows, ranks)[rank]}, scope=scope)
+    return [np.array(scope.find_var(param.name).get_tensor()) for param in main.all_parameters()]
+
+
+@pytest.mark.numbers
+@pytest.mark.filterwarnings("ignore:the gradients of .* are appended a second time", "ignore:exact=True")
+@pytest.mark.parametrize("make", [two_optimizers, adversaries, actor_and_critic])
+def test_updates_between_two_backward_passes_see_the_sums(make):
+    expected = played(0, 1, make, shards=8, exact=True)
+    if make is not adversaries:  # whose noise the shards draw
+        for param, other in zip(expected, played(0, 1, make), strict=True):
+            np.testing.assert_allclose(param, other, rtol=1e-5, atol=1e-6)
+    for ranks in (2, 8):
+        for params in parallel.simulate(partial(played, ranks=ranks, make=make, shards=8, exact=True), ranks):
+            assert [each.tobytes() for each in params] == [each.tobytes() for each in expected]
+
+
+def test_a_gradient_that_a_later_loss_reads_is_refused():
     main = fluid.Program()
     with fluid.program_guard(main, fluid.Program()), fluid.unique_name.guard():
         x = fluid.data("x", [None, 3])
         scores = layers.fc(x, 1, param_attr="w", bias_attr=False)
-        layers.clip_by_norm(fluid.backward.append_backward(layers.mean(scores))[0][1], 0.1)
-        fluid.optimizer.SGD(0.1).minimize(layers.mean(layers.fc(x, 1)))
-    with pytest.raises(ProgramError, match="cannot divide clip_by_norm: it reads a gradient in front of operators"):
+        _, grad = fluid.backward.append_backward(layers.mean(scores))[0]
+        fluid.optimizer.SGD(0.1).minimize(layers.mean(layers.matmul(x, grad) + layers.fc(x, 1)))
+    with pytest.raises(ProgramError, match="cannot divide matmul: it reads a gradient of a parameter"):
         ShardBatch(2)(main)
 
 
