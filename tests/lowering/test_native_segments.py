@@ -343,6 +343,28 @@ WRITES = [
 ]  # fmt: skip
 
 
+CHOICES = [
+    lambda xp, x: xp.where(x > 0.5, xp.exp(x), x),
+    lambda xp, x: xp.where(x > 0.5, xp.exp(x), x.dtype.type(2)),
+    lambda xp, x: xp.where(x > 0.5, x.dtype.type(2), xp.exp(x)),
+    lambda xp, x: xp.where(x > 0.5, x.dtype.type(2), x.dtype.type(3)),
+    lambda xp, x: xp.where(x.reshape(17, 59).T > 0.5, xp.exp(x).reshape(59, 17), x.reshape(59, 17)).reshape(-1),
+    lambda xp, x: xp.where(x[::-1] > 0.5, x[::-1], x),
+]
+"""Choices between numbers that lie side by side, one number, and numbers with steps in between."""
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("function", CHOICES)
+def test_a_choice_between_numbers_has_the_same_bits_in_a_table(function, dtype, monkeypatch):
+    monkeypatch.setitem(registry._KERNELS, ("sin", None), kernel_of(function))
+    feed = np.random.RandomState(3).uniform(-2, 2, 17 * 59).astype(dtype)
+    feed[::7] = np.nan
+    fetch, executor = [layers.sin(fluid.data("x", [17 * 59], dtype))], fluid.Executor(jit=True)
+    assert outside(source(executor, fetch, x=feed)) == []
+    assert bits(run(executor, fetch, x=feed)) == bits([function(np, feed)])
+
+
 @pytest.mark.parametrize("function", WRITES)
 def test_a_kernel_that_writes_to_a_view_gives_the_same_bits_in_a_table(function, monkeypatch):
     monkeypatch.setitem(registry._KERNELS, ("sin", None), kernel_of(function))

@@ -198,6 +198,47 @@ def copy_rows(operands, sizes, strides, own):
 
 def choose(operands, sizes, strides, like):
     """Write the first number where a byte is true, else the second one."""
+    size, z = load(sizes), vector(operands, 3, load(sizes), like)
+    first, second = load(strides + 8), load(strides + 16)
+    is_dense = load(strides) == 1 and load(strides + 24) == z.itemsize
+    if is_dense and first in (0, z.itemsize) and second in (0, z.itemsize):
+        # Loops without steps, which the compiler makes of instructions for several numbers at once.
+        condition = vector(operands, 0, size, np.int8(0))
+        x, y = vector(operands, 1, size if first else 1, like), vector(operands, 2, size if second else 1, like)
+        if first and second:
+            choose_each(condition, x, y, z)
+        elif first:
+            choose_or_one(condition, x, y[0], z)
+        elif second:
+            choose_one_or(condition, x[0], y, z)
+        else:
+            choose_one(condition, x[0], y[0], z)
+    else:
+        choose_apart(operands, sizes, strides, like)
+
+
+def choose_each(condition, x, y, z):
+    for i in range(z.size):
+        z[i] = x[i] if condition[i] != 0 else y[i]
+
+
+def choose_or_one(condition, x, y, z):
+    for i in range(z.size):
+        z[i] = x[i] if condition[i] != 0 else y
+
+
+def choose_one_or(condition, x, y, z):
+    for i in range(z.size):
+        z[i] = x if condition[i] != 0 else y[i]
+
+
+def choose_one(condition, x, y, z):
+    for i in range(z.size):
+        z[i] = x if condition[i] != 0 else y
+
+
+def choose_apart(operands, sizes, strides, like):
+    """As `choose`, for numbers with steps in between."""
     condition, x, y, z = load(operands), load(operands + 8), load(operands + 16), load(operands + 24)
     for i in range(load(sizes)):
         is_true = load_as(condition + i * load(strides), np.int8(0)) != 0
