@@ -150,7 +150,7 @@ ROOT_MEAN_SQUARE = Task(
             "divides",
             differs_by(
                 ["sqrt", "sqrt_grad", "elementwise_div_grad"],
-                ["rsqrt", "rsqrt_grad", "elementwise_mul_grad", "scale"],
+                ["rsqrt", "rsqrt_grad", "elementwise_mul_grad"],
             ),
         )
     },

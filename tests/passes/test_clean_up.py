@@ -3,11 +3,12 @@
 import numpy as np
 import pytest
 from pass_laws import assert_linear, keeps_the_bits, op_lines
+from sampled import DETERMINISTIC, each, with_gradients
 
 import minigraph as fluid
 from minigraph import layers
 from minigraph.executor.interpreter import Interpreter
-from minigraph.passes import CleanUp
+from minigraph.passes import CleanUp, Pipeline, RemoveDeadOps, clean_up
 
 test_training, test_overwriting = keeps_the_bits(CleanUp())
 
@@ -143,6 +144,40 @@ def test_the_gradient_of_a_reshape_keeps_the_shape_that_it_needs():
         (found,) = executor.run(main, fetch_list=[grad])
     value = np.array(fluid.global_scope().find_var("w").get_tensor())
     np.testing.assert_allclose(found, (1 - np.tanh(value) ** 2) / 12, rtol=1e-5)
+
+
+class InRows(Interpreter):
+    """Look at the results of the operators that keep rows, on inputs that lie row by row."""
+
+    def _results(self, op, read):
+        found = super()._results(op, lambda name: np.asarray(read(name), order="C"))
+        if op.type in clean_up._KEEP_ROWS | clean_up._MAKE_ROWS:
+            arrays = {name: value for name, value in found.items() if isinstance(value, np.ndarray)}
+            scattered = [name for name, value in arrays.items() if not value.flags.c_contiguous]
+            assert not scattered, f"{op.type}: {scattered}"
+        return found
+
+
+@each([s for s in DETERMINISTIC if s.op in clean_up._KEEP_ROWS | clean_up._MAKE_ROWS])
+def test_operators_that_keep_rows_do(sample):
+    built = with_gradients(sample, sample.dtypes[0])
+    block = built.program.global_block()
+    names = dict.fromkeys(name for op in block.ops for name in op.output_arg_names if name in block.vars)
+    built.fetch([block.vars[name] for name in names], InRows())
+
+
+def test_the_gradient_of_a_shift_is_left_out_behind_each_activation():
+    with fluid.program_guard(fluid.Program(), fluid.Program()):
+        x = fluid.data("x", [2, 3])
+        x.stop_gradient = False
+        loss = layers.mean(layers.relu6(x + 3.0) + layers.leaky_relu(x + 2.0) + layers.elu(x + 1.0))
+        (grad,) = fluid.gradients([loss], [x])
+        main = fluid.default_main_program()
+        main.roots = (grad.name,)
+        shifts = [
+            Pipeline(passes)(main).global_block().ops.of_type("scale") for passes in ((), (CleanUp(), RemoveDeadOps()))
+        ]
+        assert [len(each) for each in shifts] == [6, 3]
 
 
 @pytest.mark.timing
