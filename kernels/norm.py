@@ -237,28 +237,38 @@ def p_norm_grad(xp, x, result, d_out, *, porder, axis, epsilon, out=None):
 @kernel("norm")
 def norm_along(xp, x, *, axis, epsilon, out=None):
     norm_out, result_out = out or (None, None)
-    length = _length(xp, x, axis, epsilon)
-    result = _over_length(xp, x, length).astype(x.dtype, copy=False)
+    wide, length = _wide_and_length(xp, x, axis, epsilon)
+    result = _over_length(wide, length, x.dtype).astype(x.dtype, copy=False)
     return deliver(xp, length.astype(x.dtype, copy=False), norm_out), deliver(xp, result, result_out)
 
 
 @kernel("norm_grad")
 def norm_along_grad(xp, x, length, d_out, *, axis, epsilon, out=None):
     """``dX = (dOut - Out * sum(Out * dOut)) / Norm``; Norm is computed again: the given one may have overflowed."""
-    length = _length(xp, x, axis, epsilon)
-    result, d = _over_length(xp, x, length), d_out.astype(_FLOAT64, copy=False)
-    along = add_over(xp, result * d, (axis % x.ndim,), keepdims=True)
-    return deliver(xp, _over_length(xp, d - result * along, length, x.dtype).astype(x.dtype, copy=False), out)
+    wide, length = _wide_and_length(xp, x, axis, epsilon)
+    result, d = _over_length(wide, length, x.dtype), d_out.astype(_FLOAT64)
+    product = result * d
+    along = add_over(xp, product, (axis % x.ndim,), keepdims=True)
+    d -= xp.multiply(result, along, out=product)
+    return deliver(xp, _over_length(d, length, x.dtype).astype(x.dtype, copy=False), out)
 
 
-def _over_length(xp, x, length, dtype=None) -> Any:
-    """``x / length`` in float64; for narrower types by the reciprocal, which takes half the time and loses no digit."""
-    if (dtype or x.dtype) == _FLOAT64:
-        return x / length
-    return x.astype(_FLOAT64, copy=False) * (1 / length)
+def _over_length(wide, length, dtype) -> Any:
+    """``wide / length``, in place; for narrower types by the reciprocal, which takes half the time and loses no digit.
+
+    Both are float64, whatever the type.
+    """
+    if dtype == _FLOAT64:
+        wide /= length
+    else:
+        wide *= 1 / length
+    return wide
 
 
-def _length(xp, x, axis, epsilon) -> Any:
-    """``sqrt(sum(x ** 2) + epsilon)`` in float64."""
+def _wide_and_length(xp, x, axis, epsilon) -> tuple[Any, Any]:
+    """A copy of `x` in float64, and ``sqrt(sum(x ** 2) + epsilon)``."""
+    wide = x.astype(_FLOAT64)
+    if x.dtype != _FLOAT64 and x.size:  # squares of narrower types are safe
+        return wide, xp.sqrt(add_over(xp, wide * wide, (axis % x.ndim,), keepdims=True) + epsilon)
     scale, ratio = norms_over(xp, x, (axis % x.ndim,))
-    return xp.hypot(scale * ratio, math.sqrt(epsilon))
+    return wide, xp.hypot(scale * ratio, math.sqrt(epsilon))
