@@ -1,4 +1,4 @@
-"""Losses of scores that are to have an order. float16 is computed in float32."""
+"""Losses for ranking: of scores that should be in order. float16 is computed in float32."""
 
 from __future__ import annotations
 

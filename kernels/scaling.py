@@ -1,4 +1,4 @@
-"""Tensors divided by a size that they have themselves. float16 is computed in float32."""
+"""Tensors divided by norms of their own elements. float16 is computed in float32."""
 
 from __future__ import annotations
 

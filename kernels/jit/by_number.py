@@ -1,4 +1,4 @@
-"""Operators that numbers tell which elements or rows to take, recorded: losses of classes, one-hot rows, lookups.
+"""Recordings of operators that pick elements or rows by number: losses of classes, one-hot rows, lookups.
 
 Where a number is none of a class or of a row, the walk ends early, and the shared kernel raises the error.
 """

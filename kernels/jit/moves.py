@@ -1,4 +1,4 @@
-"""Operators that move elements, recorded as copies; those of `minigraph.kernels.jit.native` compute."""
+"""Recordings of operators that move elements; `minigraph.kernels.jit.native` records those that compute."""
 
 from __future__ import annotations
 

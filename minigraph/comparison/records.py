@@ -1,4 +1,4 @@
-"""Reports as JSON and as CSV: the numbers that a report holds, and none beside them."""
+"""Reports as JSON and as CSV: the numbers that a report holds, and no others."""
 
 from __future__ import annotations
 

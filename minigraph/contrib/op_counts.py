@@ -1,4 +1,4 @@
-"""Counts of a program's operators, and of pairs of which one reads what the other has written."""
+"""Counts of a program's operators, and of pairs in which one operator reads what the other has written."""
 
 from __future__ import annotations
 

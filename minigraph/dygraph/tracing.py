@@ -1,4 +1,4 @@
-"""Layers into programs: what a layer computes is written down, operator by operator."""
+"""Make programs of layers: record what a layer computes, operator by operator."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Layers for weights: of products of two inputs, of norm 1, and of many classes."""
+"""Layers with special weights: bilinear products, convolutions of trees, spectral normalization, sampled classes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A look at variables every so often while ``Executor.train_from_dataset`` runs."""
+"""Report the values of variables at intervals while ``Executor.train_from_dataset`` runs."""
 
 from __future__ import annotations
 

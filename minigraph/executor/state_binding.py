@@ -1,4 +1,4 @@
-"""The state of a plan: arrays of a scope, which are looked up again only when the scope is given other ones."""
+"""The state of a plan: arrays of a scope, which are looked up again only after the scope got other arrays."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Branches: parts of the program of which only that runs which a condition chooses.
+"""Branches: a condition chooses which part of the program runs.
 
 In the imperative mode `cond`, `case` and `switch_case` decide at once, in Python.
 """

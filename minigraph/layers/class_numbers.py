@@ -1,4 +1,4 @@
-"""Layers on numbers of classes."""
+"""Layers on class numbers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A decoder that follows one sequence, and what chooses the inputs of its steps."""
+"""A decoder that follows one sequence, and helpers that choose the inputs of its steps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Binary functions of elements, with fluid's broadcasting: `y` lies over `x` from dimension `axis` on."""
+"""Binary functions of elements, with fluid's broadcasting: `y` is aligned with `x` from dimension `axis` on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Losses of scores that are to have an order, and of embeddings that are to be near each other."""
+"""Losses for ranking: of scores that should be in order, and of embeddings that should be near each other."""
 
 from __future__ import annotations
 

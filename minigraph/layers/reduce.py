@@ -1,4 +1,4 @@
-"""Many values to few."""
+"""Reductions: sums, means, extremes and products, over dimensions or of several tensors."""
 
 from __future__ import annotations
 

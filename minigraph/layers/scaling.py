@@ -1,4 +1,4 @@
-"""Layers that divide tensors by a size that they have themselves."""
+"""Layers that divide tensors by norms of their own elements."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Picking along one dimension, adding where indices say, moving elements around, and what is different."""
+"""Picking along one dimension, adding where indices say, moving elements around, and finding distinct ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Losses of scores that are to have an order."""
+"""Losses for ranking: of scores that should be in order."""
 
 from __future__ import annotations
 

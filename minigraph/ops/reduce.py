@@ -1,4 +1,4 @@
-"""Sums, means and extremes over dimensions or over a list of tensors; over everything the result has shape [1]."""
+"""Sums, means and extremes over dimensions or over a list of tensors; those over all dimensions have shape [1]."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tensors divided by a size that they have themselves: a norm of a matrix, or a sum of squares of near channels."""
+"""Tensors divided by norms of their own elements: of a whole matrix, or of neighbouring channels."""
 
 from __future__ import annotations
 

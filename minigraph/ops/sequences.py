@@ -1,4 +1,4 @@
-"""Sequences of different lengths: softened, repeated, cut, joined, reordered, padded.
+"""Sequences of different lengths: softmax, and repeating, cutting, joining, reordering and padding them.
 
 A sequence is a run of rows. What is said of sequences holds for those of the last level of lengths, which divides the
 rows, unless the definition says otherwise.

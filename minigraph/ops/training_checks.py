@@ -1,4 +1,4 @@
-"""Looking at gradients while a program trains: are they finite, how long are they, how often are they clipped."""
+"""Gradients while a program trains: whether they are finite, their norms, and how often they are clipped."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Another optimizer, on a program that computes forward results again instead of keeping them."""
+"""Train by another optimizer while forward results are computed again instead of kept."""
 
 from __future__ import annotations
 

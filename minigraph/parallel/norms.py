@@ -1,4 +1,4 @@
-"""Norms of gradients over ranks: of each rank's own, and of their mean, and the factors that a clip makes of them."""
+"""Norms of gradients over ranks, of their own and of mean gradients, and the factors that clips compute from them."""
 
 from __future__ import annotations
 

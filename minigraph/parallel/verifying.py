@@ -1,4 +1,4 @@
-"""Refuse programs of several ranks whose numbers are not those of one rank: what each value is, followed through."""
+"""Refuse programs of several ranks whose numbers are not those of one rank, by following what each value holds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Arrays of one element that Python takes for numbers.
+"""Arrays of one element that Python can use as numbers.
 
 The loss of a fluid program has the shape [1], and programs print it with ``"%f" % loss`` or add up ``float(loss)``.
 NumPy refuses both for arrays of rank 1 since 2.4.

@@ -1,4 +1,4 @@
-"""Arguments against the annotations of the parameters that they are for."""
+"""Compare arguments with the annotations of their parameters."""
 
 from __future__ import annotations
 

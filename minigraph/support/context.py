@@ -1,4 +1,4 @@
-"""Context variables that have another value inside of a block."""
+"""Give context variables another value inside a ``with`` statement."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Python's cyclic garbage collector, and when it had better wait."""
+"""Pause Python's cyclic garbage collector while many objects are made that live on."""
 
 from __future__ import annotations
 

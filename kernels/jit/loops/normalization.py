@@ -1,4 +1,4 @@
-"""Rows brought to mean 0 and variance 1, or to length 1, and the way back; sums are taken in float64.
+"""Rows brought to mean 0 and variance 1, or to length 1, and the gradients; sums are taken in float64.
 
 What rounding takes from a mean is taken from the elements too: where they are alike, it matters beside differences.
 """

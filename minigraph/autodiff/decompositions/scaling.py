@@ -1,4 +1,4 @@
-"""Gradients of tensors that are divided by a size that they have themselves."""
+"""Gradients of tensors that are divided by norms of their own elements."""
 
 from __future__ import annotations
 

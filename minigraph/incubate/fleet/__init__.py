@@ -1,4 +1,4 @@
-"""Fleet's interface: roles and optimizers of scripts that a launcher starts once for each rank; here there is one."""
+"""Fleet's interface: roles and optimizers of scripts that a launcher starts once for each rank."""
 
 from minigraph.incubate.fleet import base, collective
 from minigraph.support.public import refuse_unknown_names

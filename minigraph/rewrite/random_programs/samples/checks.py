@@ -1,4 +1,4 @@
-"""Rows for what is asked about whole tensors."""
+"""Rows for questions about whole tensors, such as whether all elements are finite."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""Rows for what is measured about predictions, and for where the greatest of windows stand."""
+"""Rows for metrics of predictions, and for positions of the largest elements of windows."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""Rows for losses of scores that are to have an order."""
+"""Rows for losses of scores that should be in order."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""Rows for picking along one dimension, adding where indices say, moving around and finding what is different."""
+"""Rows for picking along one dimension, adding where indices say, moving elements around and finding distinct ones."""
 
 import numpy as np
 
