@@ -328,7 +328,10 @@ def _find(module: types.ModuleType, late: Mapping[str, str], others: str, name: 
 
 def offered(namespace: Mapping[str, Any]) -> list[str]:
     """The names of what a package has imported from its modules to offer, in order."""
-    return sorted(name for name, value in namespace.items() if callable(value) and value.__module__ != __name__)
+    return sorted(
+        name for name, value in namespace.items()
+        if not name.startswith("_") and callable(value) and value.__module__ != __name__
+    )  # fmt: skip
 
 
 def own_names(module: types.ModuleType) -> list[str]:

@@ -34,7 +34,18 @@ LINKS = {installed for folder, installed in FOLDERS.items() if folder != install
 """A checkout without symbolic links has text files in their places."""
 
 # What may lie in the tree of a source distribution without being part of it; a checkout asks git.
-NOT_SOURCE = (".venv", "venv", "build", "dist", "htmlcov", "*.egg-info", "__pycache__", ".*_cache", ".hypothesis")
+NOT_SOURCE = (
+    ".git",
+    ".venv",
+    "venv",
+    "build",
+    "dist",
+    "htmlcov",
+    "*.egg-info",
+    "__pycache__",
+    ".*_cache",
+    ".hypothesis",
+)
 
 
 def run(*command: object, cwd: Path) -> str:
@@ -57,7 +68,7 @@ def run(*command: object, cwd: Path) -> str:
 
 def copy_source(target: Path) -> None:
     """Copy the project as a fresh clone would have it: symlinks as symlinks, and nothing that a build left behind."""
-    if not (ROOT / ".git").exists():  # the source distribution
+    if not (ROOT / ".git").exists() or shutil.which("git") is None:  # the source distribution, or no git to ask
         shutil.copytree(ROOT, target, symlinks=True, ignore=shutil.ignore_patterns(*NOT_SOURCE))
         return
     listing = subprocess.run(
