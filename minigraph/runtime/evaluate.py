@@ -71,7 +71,9 @@ def _in_order(value: Any) -> Any:
 
 def _has_no_dimensions(op: Operator) -> bool:
     """Whether all that `op` reads and writes is without dimensions."""
-    used = [op.block.find_var(name) for name in (*op.input_arg_names, *op.output_arg_names) if name != EMPTY]
+    find = op.block.find_var
+    # One at a time: for most operators the first one tells.
+    used = (find(name) for names in (*op.inputs.values(), *op.outputs.values()) for name in names if name != EMPTY)
     return are_numbers(var.tensor_type.shape for var in used if var is not None and var.tensor_type is not None)
 
 
