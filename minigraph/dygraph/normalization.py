@@ -14,10 +14,10 @@ from minigraph.layer_helper import check_floating
 from minigraph.layers.normalization import (
     append_batch_norm,
     append_norm,
-    check_unused,
     constant_ones,
     running_statistic,
     statistics_dtype,
+    warn_of_unused,
 )
 from minigraph.support.arguments import INTEGERS
 from minigraph.support.public import public
@@ -50,8 +50,8 @@ class LayerNorm(Layer):
         super().__init__(dtype=dtype)
         shape = (normalized_shape,) if isinstance(normalized_shape, INTEGERS) else tuple(normalized_shape)
         self._shape, self._epsilon, self._act = shape, epsilon, act
-        check_unused(scale, param_attr, "LayerNorm: param_attr is given, but scale is False")
-        check_unused(shift, bias_attr, "LayerNorm: bias_attr is given, but shift is False")
+        warn_of_unused(scale, param_attr, "LayerNorm: param_attr is given, but scale is False")
+        warn_of_unused(shift, bias_attr, "LayerNorm: bias_attr is given, but shift is False")
         self.weight = self.bias = None
         features = [product(shape)]
         if scale:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from minigraph.errors import ProgramError, WrongTypeError, on_one_line
+from minigraph.errors import ProgramError, WrongTypeError, on_one_line, warn
 from minigraph.initializer import Constant
 from minigraph.ir import Variable
 from minigraph.layer_helper import LayerHelper, check_floating, constant, emit, input_or_attr, layer
@@ -156,7 +156,12 @@ def layer_norm(
     Raises
     ------
     ProgramError
-        If the number of features is not known, an attribute is given for what is not learned, or is False for what is.
+        If the number of features is not known, or the attribute of what is learned is False.
+
+    Warns
+    -----
+    UserWarning
+        If an attribute is given for what is not learned.
 
     References
     ----------
@@ -170,8 +175,8 @@ def layer_norm(
     if features < 0 and (scale or shift):
         raise ProgramError(f"layer_norm: the number of features of {x} is not known")
     inputs: dict[str, Variable] = {"X": x}
-    check_unused(scale, param_attr, "layer_norm: param_attr is given, but scale is False")
-    check_unused(shift, bias_attr, "layer_norm: bias_attr is given, but shift is False")
+    warn_of_unused(scale, param_attr, "layer_norm: param_attr is given, but scale is False")
+    warn_of_unused(shift, bias_attr, "layer_norm: bias_attr is given, but shift is False")
     if scale:
         inputs["Scale"] = helper.required(param_attr, [features], x.dtype, default_initializer=_ONE)
     if shift:
@@ -180,10 +185,10 @@ def layer_norm(
     return helper.activation(append_norm(helper, "layer_norm", inputs, "Mean Variance", attrs), act)
 
 
-def check_unused(is_used: bool, attr: Any, message: str) -> None:
-    """Raise if `attr` is given where it is not used."""
+def warn_of_unused(is_used: bool, attr: Any, message: str) -> None:
+    """Warn, as fluid does, if `attr` is given where it is not used."""
     if attr and not is_used:
-        raise ProgramError(message)
+        warn(message)
 
 
 @layer

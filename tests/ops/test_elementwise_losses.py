@@ -170,6 +170,18 @@ def test_a_small_scale_beside_a_large_bias_loses_no_digits(slot, scale):
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
 
 
+def test_attributes_of_what_is_not_learned_are_left_out_with_a_warning():
+    x = np.arange(8, dtype="float32").reshape(2, 4)
+    with fluid.program_guard(fluid.Program(), fluid.Program()):
+        with pytest.warns(UserWarning, match="param_attr is given, but scale is False"):
+            y = fluid.layers.layer_norm(fluid.data("x", [2, 4]), scale=False, shift=False, param_attr="w")
+        assert fluid.default_main_program().all_parameters() == []
+        (found,) = fluid.Executor().run(feed={"x": x}, fetch_list=[y])
+    np.testing.assert_allclose(found[0], [-1.34164, -0.44721, 0.44721, 1.34164], atol=1e-5)  # of Paddle 1.8.5
+    with fluid.dygraph.guard(), pytest.warns(UserWarning, match="bias_attr is given, but shift is False"):
+        assert fluid.dygraph.LayerNorm(4, shift=False, bias_attr="b").bias is None
+
+
 @pytest.mark.parametrize(
     ("shape", "attrs", "message"),
     [

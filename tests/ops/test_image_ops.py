@@ -192,7 +192,6 @@ def test_an_id_that_is_no_row_is_named(ids, element):
         lambda x: fluid.layers.pool2d(x, 2, "sum"),
         lambda x: fluid.layers.pool2d(x, 2, pool_padding="VALID", ceil_mode=True),
         lambda x: fluid.layers.batch_norm(x, bias_attr=False),
-        lambda x: fluid.layers.layer_norm(x, scale=False, param_attr="w"),
         lambda x: fluid.layers.layer_norm(x, param_attr=False),
         lambda x: fluid.layers.embedding(x, [4, 2]),
         lambda x: fluid.embedding(fluid.data("ids", [None, 1], "int64"), [4, 2], padding_idx=4),
