@@ -139,7 +139,14 @@ class Eager:
 
     def item(self) -> Any:
         """The only element, as a Python number."""
-        return self.numpy().item()
+        array = self.numpy()
+        if array.size != 1:
+            raise ProgramError(
+                f"{self.name} is no number: its shape is {list(array.shape)}",
+                site=caller_site(),
+                hint="Reduce it to one element, as by layers.reduce_mean, or take its array: numpy().",
+            )
+        return array.item()
 
     def __float__(self) -> float:
         return float(self.item())

@@ -194,6 +194,14 @@ def test_backward_from_a_constant_does_nothing_and_says_so(imperative):
     assert x.grad is None
 
 
+@pytest.mark.parametrize("convert", [bool, int, float, lambda x: x.item()], ids=["bool", "int", "float", "item"])
+def test_only_one_element_is_a_number(convert, imperative):
+    assert convert(to_variable(np.ones((1, 1), "float32"))) == 1
+    with pytest.raises(ProgramError, match=r"(?s)is no number: its shape is \[2, 3\].*Reduce it") as caught:
+        convert(to_variable(np.ones((2, 3), "float32")))
+    assert caught.value.site.filename == __file__
+
+
 def test_backward_from_many_numbers_finds_the_gradients_of_their_sum(imperative):
     x = source(1, 2, 3)
     y = x * x
