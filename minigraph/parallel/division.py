@@ -95,7 +95,9 @@ class _Walk:
                 for path in self.paths.get(name, ()):
                     self._check(op, name, path)
         else:
-            found = dict(self._found(op)) if op.role & (Role.BACKWARD | Role.OPTIMIZE) else {}
+            found = dict(self._found(op))
+            if not op.role & (Role.BACKWARD | Role.OPTIMIZE):  # a loss may read gradients; a clip has no role by hand
+                found = {name: paths for name, paths in found.items() if paths[0].stage >= _OF_PARAMETER}
             for name in op.output_arg_names:
                 self.paths.pop(name, None)
             self.paths.update(found)
@@ -142,6 +144,8 @@ class _Walk:
         if path.stage == _OF_LOSS:
             # Transpilers divide in place; another one is the gradient of a division that the user made.
             return op.inputs["X"] == op.outputs["Out"] or (not path.divisions and self._may_be_ranks(divisor))
+        if path.divisions and not op.role & (Role.BACKWARD | Role.OPTIMIZE):
+            return False  # the user's own factor, written out behind the backward pass
         ranks = path.divisor / self.shards
         is_same = math.isclose(divisor, ranks, rel_tol=1e-5) if path.divisions else self._may_be_ranks(divisor)
         return path.stage == _OF_PARAMETER and is_same

@@ -54,6 +54,39 @@ def exchange_of(main, name):
     return next(op for op in main.global_block().ops.of_type("c_allreduce_sum") if op.input("X") == [name])
 
 
+def summed_by_hand(start=0.5, factor=1.0):
+    """Sums between `backward` and `apply_gradients`, which have no role."""
+    main = fluid.Program()
+    with fluid.program_guard(main, fluid.Program()), fluid.unique_name.guard():
+        optimizer = fluid.optimizer.SGD(0.1)
+        loss = layers.mean(layers.fc(fluid.data("x", [None, 4]), 1, param_attr="w", bias_attr=False))
+        ((weight, grad),) = optimizer.backward(loss)
+        main.global_block().ops.of_type("fill_constant")[0].set_attr("value", start)
+        main.global_block().append_op("c_allreduce_sum", {"X": grad}, {"Out": grad}, {"use_calc_stream": True})
+        optimizer.apply_gradients([(weight, layers.clip_by_norm(grad * factor, 0.1))])
+    return main
+
+
+@case(RIGHT)
+def sums_by_hand():
+    return summed_by_hand()
+
+
+@case(RIGHT)
+def a_factor_besides_the_division():
+    return summed_by_hand(factor=0.5)
+
+
+@case(RIGHT)
+def a_division_behind_the_sum():
+    return summed_by_hand(start=1.0, factor=0.5)
+
+
+@case(WRONG, "makes mean_0.tmp_0@GRAD, which is not divided by the number of ranks")
+def sums_by_hand_without_a_division():
+    return summed_by_hand(start=1.0)
+
+
 @case(RIGHT)
 def clips_and_decays():
     decay = fluid.regularizer.L2Decay(0.1)
