@@ -15,6 +15,7 @@ from minigraph.kernels.formulas import TYPES
 from minigraph.opdef import EMPTY
 from minigraph.ops.merged_elementwise import LISTS, RESULTS, SHARED, TYPE
 from minigraph.passes.base import Pass
+from minigraph.passes.dead_ops import remove_dead
 from minigraph.passes.fuse_elementwise import call_in_group, is_plain
 from minigraph.passes.rewriting import insert_for
 from minigraph.passes.values import Value, Values
@@ -44,12 +45,16 @@ class MergeElementwise(Pass):
     """
 
     def apply(self, program: Program) -> bool:
-        if len(list(itertools.islice(_writers(program), 2))) < 2:
+        writers = list(_writers(program))
+        if len(writers) < 2:
             return False
+        # A variable that is written twice may not need the first value, since `CleanUp` lets readers read its source.
+        is_twice = len({op.output_arg_names[0] for op in writers}) < len(writers)
+        changed = is_twice and remove_dead(program)
         merged = [each for each in _alike(_Groups(Values(program)).updates()) if len(each) > 1]
         for updates in merged:
             _merge(updates)
-        return bool(merged)
+        return changed or bool(merged)
 
 
 def _writers(program: Program) -> Iterator[Operator]:

@@ -39,6 +39,33 @@ def test_nothing_is_removed_where_any_variable_may_be_fetched():
     assert len(left_of(TEXT, None)) == 6
 
 
+def test_a_persistable_value_that_nothing_reads_before_it_is_replaced_is_removed():
+    text = """
+        block 0
+          persist p: float32[1]
+          persist q: float32[1]
+          data x: float32[1]
+          p = tanh(X=x)
+          q = relu(X=x)
+          a: float32[1] = exp(X=q)
+          p = square(X=a)
+          q = increment(X=q)
+    """
+    assert left_of(text, ()) == ["relu", "exp", "square", "increment"]
+
+
+def test_a_block_that_may_not_run_replaces_nothing():
+    main = fluid.Program()
+    with fluid.program_guard(main, fluid.Program()):
+        x = fluid.data("x", [1])
+        rate = fluid.layers.create_global_var([1], 0.0, "float32", persistable=True, name="rate")
+        fluid.layers.assign(x, rate)
+        with fluid.layers.Switch() as switch, switch.case(x > 1.0):
+            fluid.layers.assign(x * 2.0, rate)
+    main.roots = ()
+    assert "assign" in [op.type for op in RemoveDeadOps()(main).global_block().ops]
+
+
 @pytest.mark.timing
 def test_time_is_linear():
     def make(count):

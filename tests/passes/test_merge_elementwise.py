@@ -270,3 +270,18 @@ def test_random_updates_keep_their_bits(drawn):
         found.append([*results, *(np.array(scope.find_var(name).get_tensor()) for name in state)])
     for one, other in zip(*found, strict=True):
         np.testing.assert_array_equal(one, other)
+
+
+def test_a_decay_that_is_written_before_the_update_belongs_to_the_group():
+    steps = [
+        line
+        for name, grad, shape in (("p", "g", "3"), ("q", "h", "2, 2"))
+        for line in (
+            f"s_{name}: float32[{shape}] = scale(X={name}) {{scale=0.5}}",
+            f"{name} = assign(X=s_{name})",
+            f"n_{name}: float32[{shape}] = elementwise_sub(X=s_{name}, Y={grad})",
+            f"{name} = assign(X=n_{name})",
+        )
+    ]
+    (line,) = op_lines(MergeElementwise(), HEAD + "".join(f"      {step}\n" for step in steps), ())
+    assert line.startswith("Out=[p, q] = merged_elementwise(X0=[p, q], X1=[g, h])")
