@@ -152,6 +152,7 @@ class _Sharding:
     def apply(self) -> None:
         self.first = self._first_reader()
         self._take_parts()
+        self._put_reductions_first()
         section = list(self.block.ops)
         section = section[section.index(self.first) :]
         self.last = list(self.updates)[-1]
@@ -164,6 +165,31 @@ class _Sharding:
             if op is self.last:
                 self._gather()
         self.reductions.join_before(None)
+
+    def _put_reductions_first(self) -> None:
+        """Move what needs a reduction behind the reductions that do not, so that these are exchanged together."""
+        rest = dropwhile(lambda op: op is not self.first, self.block.ops)
+        ops = list(takewhile(lambda op: op not in self.updates, rest))
+        used: set[str] = set()
+        for op in ops:
+            if op.definition.has_hidden_names or not used.isdisjoint(op.output_arg_names):
+                return  # another order might change a value
+            used.update(op.input_arg_names, op.output_arg_names)
+        depths: dict[str, int] = {}
+        """Reductions that a value needs one after the other, by its name."""
+        levels: dict[Operator, int] = {}
+        for op in ops:
+            levels[op] = max([depths.get(name, 0) for name in op.input_arg_names], default=0)
+            depths.update(dict.fromkeys(op.output_arg_names, levels[op] + is_to_one_number(op)))
+        order = sorted(ops, key=levels.__getitem__)
+        if order == ops:
+            return
+        after = ops[-1]._next
+        for op in ops:
+            self.block.remove(op)
+        for op in order:
+            self.block._link(after, op)
+        self.first = order[0]
 
     def _check(self, params: Sequence[str]) -> None:
         if not params:

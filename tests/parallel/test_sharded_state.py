@@ -176,10 +176,11 @@ def test_norms_that_are_written_out(change):
     assert found == found[:1] * 15
 
 
-def test_numbers_of_a_norm_are_exchanged_at_once():
+@pytest.mark.parametrize("change", [by_global_norm, by_root_of_mean_square, by_largest, by_ratio_to_the_parameter])
+def test_numbers_of_norms_are_exchanged_at_once(change):
     def minimize(loss):
         optimizer = fluid.optimizer.Momentum(0.1, 0.9)
-        optimizer.apply_gradients(by_global_norm(optimizer.backward(loss)))
+        optimizer.apply_gradients(change(optimizer.backward(loss)))
 
     twin = DataParallel(2, sharded=True)(built(minimize)[0])
     assert len(twin.global_block().ops.of_type("c_allgather")) == 1
