@@ -19,6 +19,7 @@ from minigraph.errors import RewriteError, WrongTypeError
 from minigraph.ir import Block, Operator, Program
 from minigraph.ir.dataflow import is_persistable
 from minigraph.ir.operator import slot_names
+from minigraph.ir.role import Role
 from minigraph.opdef import DECLARED, EMPTY, SUB_BLOCK
 from minigraph.runtime.control_flow import call_of
 from minigraph.types import TensorType
@@ -70,6 +71,7 @@ class Edit(NamedTuple):
     """Names that the new ones write, with the numbers of the values that the old ones wrote."""
 
 
+_TRAINING = Role.BACKWARD | Role.OPTIMIZE
 _value = partial(tuple.__new__, Value)
 _GAP = 1 << 20
 """Distance between the positions of neighbours, so that operators may be inserted between them."""
@@ -239,11 +241,20 @@ class ValueTable:
         """Whether the value may be read outside of the block: the last of its name, which is fetched or persistable.
 
         In a program without `roots` any variable may be fetched. From a sub-block its operator takes results, states
-        and what gradients read.
+        and what gradients read. The last value that a clone for a test computes counts, too.
         """
         name = value[0]
         is_read = self._is_taken(name) or is_persistable(self.block.find_var(name))
-        return is_read and value == self._reaching(name, inf)
+        return is_read and (value == self._reaching(name, inf) or self._is_last_of_test(value))
+
+    def _is_last_of_test(self, value: Value) -> bool:
+        """Whether only gradients and updates, which a clone for a test leaves out, write the name afterwards."""
+        op = self.writer.get(value)
+        if op is None or op.role & _TRAINING:
+            return False
+        name, numbers = value[0], range(1, len(self._written_at(value[0])) + 1)
+        writers = [self.writer[self._numbered(name, number)] for number in numbers]
+        return all([each.role & _TRAINING for each in writers[writers.index(op) + 1 :]])
 
     def _is_taken(self, name: str) -> bool:
         """Whether the last value of a name is fetched, or taken from a sub-block."""

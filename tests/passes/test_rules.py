@@ -256,6 +256,19 @@ def test_a_name_that_is_written_again_means_another_value():
     ]
 
 
+def test_values_that_a_clone_for_a_test_keeps_stay():
+    text = """
+        block 0
+          data g: float32[2]
+          persist lr: float32[1]
+          param w: float32[2]
+          w = scale(X=w) {scale=2.0}
+          y: float32[2] = scale(X=w) {scale=3.0}
+          w = sgd(Param=w, Grad=g, LearningRate=lr) {role='optimize'}
+    """
+    assert len(after(scale_chain(), text, "y")) == 3
+
+
 def test_persistable_values_stay():
     text = """
         block 0

@@ -83,6 +83,21 @@ def test_a_persistable_value_lives_on():
     assert not values.is_live_out(Value("w", 0))
 
 
+def test_the_last_value_of_a_clone_for_a_test_is_read_outside():
+    text = """
+    block 0
+      data g: float32[2]
+      persist lr: float32[1]
+      param w: float32[2]
+      w = relu(X=w)
+      w = tanh(X=w)
+      w = sgd(Param=w, Grad=g, LearningRate=lr) {role='optimize'}
+    """
+    values, *_ = values_of(text, "g")
+    assert [values.is_live_out(Value("w", number)) for number in range(4)] == [False, False, True, True]
+
+
+
 def test_a_value_that_one_operator_reads_twice_is_used_once():
     values, first, square = values_of(
         """
