@@ -30,6 +30,9 @@ MOST_LOOPS = 100
 _MOST_SIZE = 10_000
 """Maximum number that a tensor may give for a size; a random number there could ask for all memory."""
 
+_MOST_ELEMENTS = 10_000_000
+"""Maximum product of such numbers."""
+
 _SIZES = frozenset({
     "End", "ExpandTimes", "MaxLenTensor", "Num", "OutSize", "Shape", "ShapeTensor", "ShapeTensorList", "SizeTensor",
     "Start", "Step", "depth_tensor", "expand_times_tensor",
@@ -133,6 +136,7 @@ def results_by_op(case: Case) -> list[dict[str, Any]]:
         carry_lengths(program, case.feed, ())
     for op in block.ops:
         try:
+            _require_modest(op, values.__getitem__)
             with np.errstate(all="ignore"), bounded_loops(MOST_LOOPS):
                 results = evaluate(op, values.__getitem__, CPUPlace(), random)
         except Exception:
@@ -179,16 +183,27 @@ def are_same_bits(one: Array, other: Array) -> bool:
     return np.where(is_nan, 0, one).tobytes() == np.where(is_nan, 0, other).tobytes()
 
 
+def _require_modest(op: Operator, read: Callable[[str], Any]) -> None:
+    """Raise if an operator is asked for a very large result."""
+    slots = set(op.definition.input_slots.keys() & _SIZES)
+    if "OutSize" in slots:
+        slots.add("Scale")
+    if op.type == "sequence_mask":  # without a length for all, the largest
+        slots.add("X")
+    for slot in slots:
+        numbers = [np.abs(np.asarray(read(name)).astype("float64").ravel()) for name in op.inputs.get(slot, ())]
+        sizes = np.concatenate([np.ones(1), *numbers])
+        if not (sizes <= _MOST_SIZE).all() or np.maximum(sizes, 1).prod() > _MOST_ELEMENTS:
+            raise ExecutionError(
+                f"{op.type}: {slot} asks for more than {_MOST_SIZE:,} along an axis, or {_MOST_ELEMENTS:,} in all"
+            )
+
+
 class _Bounded(Interpreter):
     """Evaluate nothing that asks for very large results."""
 
     def _results(self, op: Operator, read: Callable[[str], Any]) -> dict[str, Any]:
-        slots = op.definition.input_slots.keys() & _SIZES
-        for slot in {*slots, "Scale"} if "OutSize" in slots else slots:
-            for name in op.inputs.get(slot, ()):
-                numbers = np.asarray(read(name)).astype("float64")
-                if not (np.abs(numbers) <= _MOST_SIZE).all():
-                    raise ExecutionError(f"{op.type}: {slot} asks for more than {_MOST_SIZE:,}")
+        _require_modest(op, read)
         return super()._results(op, read)
 
 

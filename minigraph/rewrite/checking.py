@@ -141,7 +141,8 @@ def cases_of(drawn: Drawn, choose: Random, only_ordinary: bool = False) -> Itera
     else:
         yield _case(drawn, choose.randrange(2**32), "mixed")
     if not only_ordinary:
-        yield from _draws(drawn, choose, "edges", 2)
+        yield from _draws(drawn, choose, "edges", 1)
+        yield from _draws(drawn, choose, choose.choice(("edges", "near")), 1)
 
 
 def _draws(drawn: Drawn, choose: Random, kind: str, count: int = _FINITE_TRIES) -> Iterator[Case]:

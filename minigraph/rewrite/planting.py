@@ -25,8 +25,14 @@ _MOST_TRIES = 12
 _MOST_PLANTS = 3
 """Maximum choices until the conditions of a rule hold."""
 
+_ALIKE = 0.2
+"""Probability that a placeholder stands for another value of the type of an earlier one."""
+
 _SHARED = 0.15
 """Probability that a placeholder stands for the value of an earlier one."""
+
+_EVEN = 0.1
+"""Probability that a placeholder stands for a value whose axes have one size."""
 
 _UNSUITED = (MinigraphError, ArithmeticError, LookupError, TypeError, ValueError)
 """Errors of an inference that is given what it was never made for."""
@@ -115,8 +121,13 @@ class _Fitted:
         """A value that is of the type of the placeholder; after the first tries often one of another kind."""
         choose = self._pick.choose
         before = [var for variables in self.given.values() for var in variables]
-        if before and choose.random() < _SHARED:
+        chance = choose.random()
+        if before and chance < _SHARED:
             var = choose.choice(before)
+        elif before and chance < _SHARED + _ALIKE:
+            var = self._pick.like(choose.choice(before))
+        elif chance > 1 - _EVEN:
+            var = self._pick.even()
         elif is_first or choose.random() < 0.4:
             var = self._pick()
         else:

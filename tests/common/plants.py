@@ -117,6 +117,17 @@ def updates(pick):
     return made or [_matrix(pick, 2, 2)]
 
 
+def clipped_state(pick):
+    """A clip of state that is written over it."""
+    state = layers.create_global_var([3], 0.5, "float32", persistable=True)
+    if pick.choose.random() < 0.5:
+        clipped = layers.clip_by_norm(state, 0.1)
+    else:
+        clipped = layers.clip(state, -0.1, 0.1)
+    layers.assign(clipped, state)
+    return [layers.tanh(state)]
+
+
 def two_parameters(pick):
     """Two parameters, whose updates become one."""
     return [layers.tanh(layers.create_parameter([3], "float32") * layers.create_parameter([3], "float32"))]
@@ -128,6 +139,7 @@ PLANTS = {
     "MergeMatmuls": network, "MergeProducts": network, "ShrinkInUpdate": two_parameters,
     "SplitOperands": joined_network, "SplitProducts": projections, "SplitReshaped": gates,
     "TransposeIntoMatmul": transposed_operand, "TransposeOnce": frozen_network, "TransposeWeights": transposed_network,
+    "WriteWhereAssigned": clipped_state,
 }  # fmt: skip
 """Fragments by the name of the pass that looks for them."""
 

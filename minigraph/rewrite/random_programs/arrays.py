@@ -25,6 +25,10 @@ class Drawn:
     """Arrays that certain inputs need, by name."""
 
 
+_NEAR = ((2.0**-30, 2**53), (2.0**-26, 2**24), (2.0**-12, 2**8), (0.25, 1))
+"""Distances of floating numbers around 1, and whole numbers around which others lie: float32 has not all numbers of
+the first two rows, float16 and 8 bits not those of the third, and whole numbers not those of the last."""
+
 _SPECIAL = (0.0, -0.0, np.inf, -np.inf, np.nan, -1.0)
 
 
@@ -35,14 +39,17 @@ def arrays_for(drawn: Drawn, program: Program, seed: int, kind: str) -> dict[str
     ----------
     kind : str
         ``mixed`` and ``positive``: ordinary numbers of both signs or of one. ``edges``: among them zeros of both signs,
-        subnormal numbers, the largest, infinities and NaN; among whole numbers negative and the largest ones.
+        subnormal numbers, the largest, infinities and NaN; among whole numbers negative and the largest ones. ``near``:
+        numbers that lie so close together that a conversion to another dtype makes some of them equal.
     """
     random = np.random.default_rng(seed)
-    found = {}
+    found, scale = {}, int(random.integers(len(_NEAR))) if kind == "near" else 0
     for name, var in program.global_block().vars.items():
         if (var.is_data or var.persistable) and var.tensor_type is not None and var.kind is VarKind.LOD_TENSOR:
             shape = tuple(drawn.rows if dim < 0 else dim for dim in var.tensor_type.shape)
             given = drawn.fixed.get(name)
+            if given is None and kind == "near" and var.dtype.numpy.kind != "b":
+                given = _near(random, shape, var.dtype.numpy, *_NEAR[scale])
             found[name] = given if given is not None else _array(random, name, shape, var.dtype.numpy, kind)
     return found
 
@@ -67,6 +74,14 @@ def _array(random: np.random.Generator, name: str, shape: tuple[int, ...], dtype
         special = np.array([*_SPECIAL, about.max, about.smallest_subnormal, about.eps, 1.0, 1 + about.eps], dtype)
         values = np.where(random.random(shape) < 0.4, _some(random, special, shape), values)
     return values
+
+
+def _near(random: np.random.Generator, shape: tuple[int, ...], dtype: Any, step: float, around: int) -> Array:
+    """Numbers around one that all arrays of a run have in common."""
+    steps = random.integers(-2, 3, shape)
+    if dtype.kind == "f":
+        return np.asarray(1 + max(step, np.finfo(dtype).eps) * steps).astype(dtype)
+    return np.asarray(around % np.iinfo(dtype).max + steps).astype(dtype)
 
 
 def _some(random: np.random.Generator, special: Array, shape: tuple[int, ...]) -> Array:

@@ -21,7 +21,7 @@ _PLAIN = ("float", "bool")
 _OFTEN = (DType.INT32, DType.INT64, DType.FP32, DType.FP64)
 """Element types that most values have."""
 
-_ASIDE = (-0.25, -1e-3, -(2**-20), 2**-20, 1e-3, 0.25)
+_ASIDE = (-0.25, -1e-3, -(2**-20), 2**-20, 1e-3, 0.02, 0.25)
 """Relative distances between a number and others beside it."""
 
 
@@ -78,10 +78,12 @@ class AttrValues:
         """The attributes of an operator, with one number a bit larger or smaller, or one boolean turned around."""
         attrs = dict(op.attrs)
         kinds = {name: attr.type for name, attr in op.definition.attrs.items() if attr.type in _PLAIN}
+        numbers = sorted(name for name, kind in kinds.items() if kind == "float")
+        numbers = [name for name in numbers if name in self._names] or numbers
         if kinds:
-            name = self._choose.choice(sorted(kinds))
-            value = attrs.get(name, op.definition.default_of(name))
-            attrs[name] = not value if kinds[name] == "bool" else value * (1 + self._choose.choice(_ASIDE))
+            name = self._choose.choice(numbers if numbers and self._choose.random() < 0.7 else sorted(kinds))
+            value, aside = attrs.get(name, op.definition.default_of(name)), self._choose.choice(_ASIDE)
+            attrs[name] = not value if kinds[name] == "bool" else value * (1 + aside) if value else aside
         return attrs
 
     def one(self, type: str, name: str, operand: TensorType | None = None) -> Any:

@@ -52,6 +52,9 @@ _RUN_BY = {
 }  # fmt: skip
 """Types of operators that each of `_SEVERAL` appends."""
 
+_OF_AXES = frozenset({"axes", "axis", "dim"})
+"""Names of attributes that tell axes."""
+
 _UNSUITED = (MinigraphError, ArithmeticError, LookupError, TypeError, ValueError)
 """Errors of values that do not suit a step."""
 
@@ -100,6 +103,13 @@ class Pick:
         if known or var.shape is None or -1 in var.shape:
             return self.choose.choice(known or [var])
         made = data(self._drawing.sources.name("Other"), var.shape, var.dtype)
+        self._drawing._add([made])
+        return made
+
+    def even(self) -> Variable:
+        """A fed value whose axes have one size: in another order of the axes it has the same type."""
+        shape = [self.choose.choice((2, 3))] * self.choose.choice((2, 3, 3, 4))
+        made = data(self._drawing.sources.name("Even"), shape, self._drawing.dtype)
         self._drawing._add([made])
         return made
 
@@ -168,6 +178,8 @@ class _Drawing:
             self.pool.insert(1, self.sources.parameter(self.sources.columns))
         if self.choose.random() < 0.5:
             self.pool.insert(1, self.sources.parameter(self.sources.columns, self.sources.columns))
+        if self.choose.random() < (0.3 if _OF_AXES.intersection(self.hints.attrs) else 0.1):
+            Pick(self).even()
         for _ in range(self.choose.choice((0, 0, 1, 2)) if self.trains else 0):
             self._add([self.sources.linear(self.choose.choice(self.squares))])
             self.squares.append(self.pool[-1])
@@ -293,12 +305,14 @@ class _Drawing:
             self._overwrite(self.block.vars[op.outputs["Out"][0]].tensor_type, outputs)
         inputs = {slot: [self.block.vars[name] for name in names] for slot, names in op.inputs.items()}
         attrs: Mapping[str, Any] = op.attrs
-        chance = self.choose.random() / (2 if types else 1)
+        chance = self.choose.random() / (3 if types else 1)
         if chance < 0.15:
             attrs = self.attrs.one_changed(op)
         elif chance < 0.25 and inputs:
             slot = self.choose.choice(sorted(inputs))
             inputs[slot] = list(map(Pick(self).like, inputs[slot]))
+        elif chance < 0.3 and inputs:
+            inputs[next(iter(inputs))] = [self.block.vars[op.outputs["Out"][0]]]  # the same once more
         self.block.append_op(op.type, inputs, outputs, attrs)
         for name, var in new.items():
             var.stop_gradient = self.block.vars[name].stop_gradient
