@@ -7,6 +7,10 @@ written for Paddle 2's imperative mode, as far as the operators go.
 import sys
 from typing import TYPE_CHECKING
 
+# Before all that may lie in the current folder, too.
+import minigraph.support.current_folder
+
+# isort: split
 # Before all that takes time to import.
 import minigraph.support.interrupted_import
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -32,6 +33,9 @@ LONGEST_START = 60.0
 LONGEST_REPLY = 16 << 20
 """Maximum characters of one reply."""
 
+MOST_COPIED = 16 << 20
+"""Maximum bytes of the files beside the student's that are copied."""
+
 MOST_PRINTED = 2000
 """Maximum characters that are shown of what the student's code prints."""
 
@@ -55,6 +59,8 @@ class StudentProcess(AbstractContextManager["StudentProcess"]):
         """The error by which the process has ended; later calls get it at once."""
         self._folder = tempfile.TemporaryDirectory(prefix="minigraph-lesson-")
         self._printed = Path(self._folder.name, "printed.txt")
+        working = Path(self._folder.name, "files")
+        copy_files(Path(self.path).parent, working)
         self._replies: Queue[str] = Queue()
         with self._printed.open("wb") as printed:
             self._process = subprocess.Popen(
@@ -62,6 +68,7 @@ class StudentProcess(AbstractContextManager["StudentProcess"]):
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=printed,
+                cwd=working,
                 env=environment(),
                 encoding="utf-8",
                 errors="replace",
@@ -117,7 +124,9 @@ class StudentProcess(AbstractContextManager["StudentProcess"]):
         try:
             content = json.loads(reply)
             if "error" in content:
-                raise LessonError(str(content["error"]))
+                # The process has another folder, from which the name of the file is longer.
+                shown = min(os.path.relpath(self.path), self.path, key=len)
+                raise LessonError(str(content["error"]).replace(self.path, shown))
             return content["value"]
         except (ValueError, TypeError, KeyError):
             pass
@@ -167,6 +176,20 @@ class StudentProcess(AbstractContextManager["StudentProcess"]):
             while reply := self._process.stdout.readline(LONGEST_REPLY):
                 self._replies.put(reply)
         self._replies.put("")
+
+
+def copy_files(source: Path, target: Path) -> None:
+    """Copy the files of a folder to a new one, in which a student's code may read, write and delete.
+
+    Links, files in folders and what is large are left out, and so is Python code, which is imported from its own place.
+    """
+    target.mkdir()
+    left = MOST_COPIED
+    for path in sorted(source.iterdir()):
+        with suppress(OSError):
+            if path.suffix != ".py" and path.is_file() and not path.is_symlink() and path.stat().st_size <= left:
+                left -= path.stat().st_size
+                shutil.copyfile(path, target / path.name)
 
 
 def environment() -> dict[str, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 import time
 
@@ -13,7 +14,7 @@ from minigraph.lessons import student_process
 from minigraph.lessons.answer import Answer
 from minigraph.lessons.catalogue import find_lesson
 from minigraph.lessons.grader import Grade, grade
-from minigraph.lessons.student_process import StudentProcess
+from minigraph.lessons.student_process import StudentProcess, environment
 
 PASS = """
 from minigraph.passes import Pass
@@ -241,6 +242,28 @@ def _runs(process: int) -> bool:
 
 
 @pytest.mark.slow
+def test_a_file_works_on_copies_of_the_files_beside_it(answer, tmp_path):
+    (tmp_path / "data.txt").write_text("seven")
+    (tmp_path / "beside.py").write_text("number = 7")
+    path = answer(
+        "import os\nfrom beside import number\nprint(open('data.txt').read(), number)\n"
+        "for each in os.listdir(): os.remove(each)\nopen('made.txt', 'w').write('x')"
+    )
+    before = sorted(os.listdir(tmp_path))
+    assert grade(find_lesson("insert_clip"), path).printed == "seven 7\n"
+    assert sorted(os.listdir(tmp_path)) == before
+
+
+@pytest.mark.parametrize("name", ["copy", "json", "queue", "random"])
+def test_a_file_beside_it_may_have_the_name_of_a_module_of_python(name, tmp_path):
+    path = tmp_path / "solution.py"
+    path.write_text("print('runs')")
+    (tmp_path / f"{name}.py").write_text("x = 1")
+    command = [sys.executable, "-m", "minigraph", "grade", "insert_clip", path.name]
+    ended = subprocess.run(command, cwd=tmp_path, env=environment(), capture_output=True, text=True, check=False)
+    assert "Your file printed:\n  runs" in ended.stdout, ended.stderr
+
+
 def test_the_same_file_gets_the_same_grade():
     lesson = find_lesson("2")
     path = lesson.file("reference.py")

@@ -97,7 +97,6 @@ def test_the_last_value_of_a_clone_for_a_test_is_read_outside():
     assert [values.is_live_out(Value("w", number)) for number in range(4)] == [False, False, True, True]
 
 
-
 def test_a_value_that_one_operator_reads_twice_is_used_once():
     values, first, square = values_of(
         """
