@@ -325,7 +325,7 @@ def softsign_grad(xp, x, d_out, *, out=None):
 @kernel("swish")
 @widened
 def swish(xp, x, *, beta, out=None):
-    share = logistic(xp, beta * x)
+    share = logistic(xp, x if beta == 1 else beta * x)
     result = x * share
     xp.copyto(result, 0, where=share == 0)  # at -inf, too
     return deliver(xp, result, out)
@@ -334,7 +334,7 @@ def swish(xp, x, *, beta, out=None):
 @kernel("swish_grad")
 @widened
 def swish_grad(xp, x, d_out, *, beta, out=None):
-    scaled = beta * x
+    scaled = x if beta == 1 else beta * x
     share = logistic(xp, scaled)
     curve = share * (1 - share)
     term = scaled * curve
