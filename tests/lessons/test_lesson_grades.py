@@ -46,6 +46,16 @@ def test_the_reference_keeps_the_results_of_random_programs(number, monkeypatch)
     assert "ok  100 random programs keep their results" in str(found)
 
 
+def test_a_grade_says_that_a_pass_changes_no_random_program(monkeypatch, tmp_path):
+    monkeypatch.setattr(cases, "PROGRAMS", 5)
+    path = tmp_path / "answer.py"
+    path.write_text(
+        "from minigraph.passes import Pass\n\n\nclass RemoveDead(Pass):\n"
+        "    def apply(self, program):\n        return False\n"
+    )
+    assert "keep their results, of which the pass has changed none" in str(graded(find_lesson("dead_code"), path))
+
+
 @pytest.mark.slow
 def test_a_mistake_that_no_case_foresees_is_found_by_random_programs(monkeypatch, tmp_path):
     monkeypatch.setattr(cases, "PROGRAMS", 100)
