@@ -30,7 +30,8 @@ class DataParallel(GradAllReduce):
     are so on machines with the same processor, BLAS and number of its threads. Random numbers follow from the seed, the
     step and the shard. A ``batch_norm`` has the statistics of each shard, and as running statistics the mean over the
     shards, see `minigraph.passes.ShardBatch`. With and without `sharded`, norms that the program computes by operators
-    such as ``reduce_sum`` may differ by rounding.
+    such as ``reduce_sum`` may differ by rounding, and so may norms of float64 arrays: their squares are added in their
+    own type, of the whole array or block by block, while squares of float32 are added in float64.
 
     Attributes
     ----------
