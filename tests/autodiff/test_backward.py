@@ -15,7 +15,7 @@ from minigraph import layers
 from minigraph.errors import NotFoundError, ProgramError, WrongTypeError
 from minigraph.ir import Role
 from minigraph.kernels import find_kernel, registry
-from minigraph.opdef import definition as opdef
+from minigraph.opdef import registry as opdef
 from minigraph.opdef.gradient_context import OpSpec
 from minigraph.opdef.gradient_rules import FusedGrad
 from minigraph.rewrite.random_programs.recipes import SMOOTH_STEPS, build
