@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dis
 import inspect
 from collections.abc import Callable, Iterable, Iterator
 from types import CodeType, FunctionType
@@ -16,6 +17,12 @@ from minigraph.rewrite.random_programs.drawing import Hints, Pick
 
 _LARGEST = 100.0
 """Maximum size of a number that is taken for the value of an attribute."""
+
+_NOT_WRITTEN = frozenset({"__doc__", "__firstlineno__", "__static_attributes__", "__annotate_func__"})
+"""Members of a class that say nothing of what it does. Python before 3.13 knows only the first."""
+
+_OF_PYTHON = frozenset({"abc", "builtins", "dataclasses", "enum", "functools", "typing"})
+"""Modules of Python whose code becomes part of classes: their words are not those of a pass."""
 
 _OF_TRAINING = frozenset({"BACKWARD", "OPTIMIZE", "CLIP", "REGULARIZE", "role_vars", "Param", "ParamOut", "Grad"})
 """Words in the code of a pass that is about programs that train."""
@@ -55,9 +62,11 @@ def _words(value: Any, seen: dict[int, Any]) -> Iterator[Any]:
         for each in value:
             yield from _words(each, seen)
     elif isinstance(value, FunctionType):
-        yield from _of_function(value, seen)
+        yield from () if _is_of_python(value) else _of_function(value, seen)
     elif isinstance(value, CodeType):
         yield from _words(value.co_consts, seen)
+        # Since Python 3.14 small integers stand in instructions, not among the constants.
+        yield from (each.argval for each in dis.get_instructions(value) if each.opname == "LOAD_SMALL_INT")
         yield from _OF_TRAINING.intersection(value.co_names)
         if "layers" in value.co_names:
             yield from (name for name in value.co_names if hasattr(layers, name))
@@ -71,18 +80,30 @@ def _words(value: Any, seen: dict[int, Any]) -> Iterator[Any]:
         yield from _words(type(value), seen)
 
 
+def _is_of_python(value: type | FunctionType) -> bool:
+    return value.__module__ in _OF_PYTHON
+
+
 def _of_class(kind: type, seen: dict[int, Any]) -> Iterator[Any]:
     for each in kind.__mro__:
-        if each.__module__ not in ("builtins", Rewrite.__module__, Rule.__module__):
-            yield from _words([part for name, part in vars(each).items() if name != "__doc__"], seen)
+        if not _is_of_python(each) and each.__module__ not in (Rewrite.__module__, Rule.__module__):
+            yield from _words([part for name, part in vars(each).items() if name not in _NOT_WRITTEN], seen)
 
 
 def _of_function(function: FunctionType, seen: dict[int, Any]) -> Iterator[Any]:
     yield from _words(function.__code__, seen)
-    for name in function.__code__.co_names:
+    for name in dict.fromkeys(_names(function.__code__)):
         known = function.__globals__.get(name)
         is_own = getattr(known, "__module__", None) == function.__module__
         if is_own or isinstance(known, str | list | tuple | set | frozenset | dict):
             yield from _words(known, seen)
     for cell in function.__closure__ or ():
         yield from _words(cell.cell_contents, seen)
+
+
+def _names(code: CodeType) -> Iterator[str]:
+    """Names in the code of a function and of its comprehensions, whose code is part of it since Python 3.12 only."""
+    yield from code.co_names
+    for each in code.co_consts:
+        if isinstance(each, CodeType):
+            yield from _names(each)
