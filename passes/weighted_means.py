@@ -93,19 +93,24 @@ class Samples:
         # A value that is overwritten is no longer there where the gradient is computed.
         self.makers = {name: op for op in self.ops for name in op.output_arg_names if made[name] == 1}
         self._firsts = {name: op for op in reversed(self.ops) for name in op.output_arg_names}
-        self.rows = {name for name, var in block.vars.items() if var.is_data and set(var.shape or ()) != {1}}
-        """Names of values with something for each sample; what is fed as one number is no sample."""
+        self.rows = {
+            name: next(iter(_open_axes(block, name)), 0)
+            for name, var in block.vars.items() if var.is_data and set(var.shape or ()) != {1}
+        }  # fmt: skip
+        """Names of values with something for each sample, and along which dimension; one number is no sample."""
         self.of_several: set[str] = set()
         """Names of values that depend on several samples, and can be computed of those of all ranks."""
         self._lost: set[str] = set()
         """Names of other values that depend on several samples."""
-        self._sizes: set[str] = set()
-        """Names of shapes."""
+        self._sizes: dict[str, int] = {}
+        """Names of shapes, and which of their elements is the number of samples."""
         for op in block.ops:
             if not op.role & (Role.BACKWARD | Role.OPTIMIZE):
                 self._follow(op)
-            elif op.role & Role.BACKWARD and not self.rows.isdisjoint(op.input_arg_names):  # a loss may read gradients
-                self.rows.update(name for name in op.output_arg_names if _is_open(block, name))
+            elif op.role & Role.BACKWARD and self._reads_rows(op):  # a loss may read gradients
+                self.rows.update(
+                    (name, self._axis(op, name)) for name in op.output_arg_names if _open_axes(block, name)
+                )
         self._by_totals: set[str] = set()
         """Names of values that flow through an operator that reads a value of several samples, or come from one."""
         self._find_by_totals()
@@ -118,14 +123,16 @@ class Samples:
 
     def _follow(self, op: Operator) -> None:
         given, outs = set(op.input_arg_names), op.output_arg_names
-        if given.isdisjoint(self.rows | self.of_several | self._lost | self._sizes) or op.type in _OF_SEQUENCES:
+        known = self.rows.keys() | self.of_several | self._lost | self._sizes.keys()
+        if given.isdisjoint(known) or op.type in _OF_SEQUENCES:
             return
         if op.type == "shape" or (op.type == "cast" and not given.isdisjoint(self._sizes)):
-            self._sizes.update(outs)
+            axes = self.rows if op.type == "shape" else self._sizes
+            self._sizes.update(dict.fromkeys(outs, next((axes[name] for name in given if name in axes), 0)))
             return
         reduces = self.reduces(op)
-        if not (reduces or given.isdisjoint(self.rows)):
-            self.rows.update(outs)
+        if not reduces and self._reads_rows(op):
+            self.rows.update((name, self._axis(op, name)) for name in outs)
         is_lost = not self._lost.isdisjoint(given)
         if not (is_lost or reduces) and given.isdisjoint(self.of_several):
             return
@@ -135,18 +142,33 @@ class Samples:
 
     def reduces(self, op: Operator) -> bool:
         """Whether an operator makes something of several samples that has no rows."""
-        if not self._sizes.isdisjoint(op.input_arg_names):
-            return not (op.type == "slice" and op.attr("starts")[0] > 0)
-        rows = self.rows.intersection(op.input_arg_names)
+        sizes = [self._sizes[name] for name in op.input_arg_names if name in self._sizes]
+        if sizes:
+            return not (op.type == "slice" and op.attr("starts")[0] != sizes[0])
+        rows = [name for name in op.input_arg_names if name in self.rows]
         if not rows:
             return False
         if op.type.startswith("reduce_"):
-            return op.attr("reduce_all") or 0 in _axes(op)
+            return op.attr("reduce_all") or self.rows[rows[0]] in _axes(op)
         if op.type in _WHOLE or ("reduction" in op.attrs and op.attr("reduction") != "none"):
             return True
-        return any(_is_open(self.block, name) for name in rows) and not any(
-            _is_open(self.block, name) for name in op.output_arg_names
+        return any(_open_axes(self.block, name) for name in rows) and not any(
+            _open_axes(self.block, name) for name in op.output_arg_names
         )
+
+    def _reads_rows(self, op: Operator) -> bool:
+        return any(name in self.rows for name in op.input_arg_names)
+
+    def _axis(self, op: Operator, out: str) -> int:
+        """The dimension of a result along which samples lie, of an operator that reads rows."""
+        name = next(name for name in op.input_arg_names if name in self.rows)
+        axis = self.rows[name]
+        if op.type in ("transpose", "transpose2"):
+            return list(op.attr("axis")).index(axis)
+        before, after = _open_axes(self.block, name), _open_axes(self.block, out)
+        if axis in before and len(before) == len(after):
+            return after[before.index(axis)]
+        return axis if axis in after or not after else after[0]
 
     def decider(self, op: Operator) -> Operator | None:
         """What makes several samples decide whether the block of an operator runs, or what it computes, if they do."""
@@ -172,7 +194,7 @@ class Samples:
 
     def averages(self, op: Operator) -> bool:
         """Whether an operator takes the mean over samples."""
-        return _is_mean(op) and not self.rows.isdisjoint(op.input_arg_names)
+        return _is_mean(op) and self._reads_rows(op) and self.reduces(op)
 
     def adds_up(self, op: Operator, scales_loss: bool) -> bool:
         """Whether gradients flow through a sum over samples, or an extreme, that is to count once for each rank."""
@@ -186,7 +208,7 @@ class Samples:
         """Whether `op` combines a learned value of several samples with rows, of which each rank has some."""
         if name not in self.of_several or name not in self.learned or name in self.rows:
             return False
-        return not (self.rows.isdisjoint(op.input_arg_names) or self.rows.isdisjoint(op.output_arg_names))
+        return self._reads_rows(op) and any(name in self.rows for name in op.output_arg_names)
 
     def is_by_totals(self, op: Operator) -> bool:
         """Whether an operator combines what is learned with what several samples decide."""
@@ -392,7 +414,9 @@ def _reduces_rows(op: Operator) -> bool:
     """Whether an operator of a block reduces the dimension of unknown size that comes first."""
     var = op.block.find_var(op.inputs["X"][0]) if op.inputs.get("X") else None
     is_open = var is not None and (var.shape or (0,))[0] == -1
-    return is_open and (_is_mean(op) or (op.type.startswith("reduce_") and (op.attr("reduce_all") or 0 in _axes(op))))
+    if not is_open or not op.type.startswith("reduce_"):
+        return is_open and _is_mean(op)
+    return bool(op.attr("reduce_all")) or 0 in _axes(op)
 
 
 def _axes(op: Operator) -> set[int]:
@@ -405,7 +429,7 @@ def _axes(op: Operator) -> set[int]:
 def _is_mean(op: Operator) -> bool:
     if op.type in ("kldiv_loss", "nll_loss"):
         return op.attr("reduction") in ("mean", "batchmean")
-    return op.type == "mean" or (op.type == "reduce_mean" and (op.attr("reduce_all") or 0 in _axes(op)))
+    return op.type in ("mean", "reduce_mean")
 
 
 def _is_number(op: Operator, slot: str) -> bool:
@@ -418,10 +442,10 @@ def _is_one(block: Block, name: str) -> bool:
     return var is not None and var.shape is not None and -1 not in var.shape and prod(var.shape) == 1
 
 
-def _is_open(block: Block, name: str) -> bool:
-    """Whether a dimension is unknown, as that of the batch is."""
+def _open_axes(block: Block, name: str) -> list[int]:
+    """The dimensions of unknown size, as that of the batch is."""
     var = block.find_var(name)
-    return var is not None and -1 in (var.shape or ())
+    return [axis for axis, size in enumerate((var.shape or ()) if var is not None else ()) if size == -1]
 
 
 def learned_names(block: Block) -> set[str]:

@@ -68,6 +68,15 @@ def learned():
     return layers.create_parameter([1], "float64", "s", default_initializer=fluid.initializer.Constant(0.1))
 
 
+def turned(each):
+    """Samples along the second dimension, as recurrent networks have them."""
+    return layers.transpose(each, [1, 0])
+
+
+def columns(x):
+    return layers.cast(layers.slice(layers.shape(x), axes=[0], starts=[1], ends=[2]), "float64")
+
+
 def normalized(each, mask):
     """By statistics of the batch, which are written out."""
     apart = layers.tanh(each) - layers.mean(layers.tanh(each))
@@ -141,6 +150,12 @@ LOSSES = {
     "one row of the batch": lambda each, mask: (
         layers.log(layers.reduce_sum(layers.exp(each * 0.1))) - layers.mean(each * mask)
     ),
+    "means of samples in columns": lambda each, mask: layers.mean(layers.reduce_mean(turned(each), dim=[0])),
+    "sums of samples in columns": lambda each, mask: layers.mean(
+        layers.square(layers.reduce_sum(turned(each), dim=[0]))
+    ),
+    "over samples in columns": lambda each, mask: layers.reduce_sum(layers.reduce_mean(turned(each), dim=[1])),
+    "the number of columns": lambda each, mask: layers.reduce_sum(turned(each)) / columns(turned(each)),
     "with a decay": lambda each, mask: (
         layers.mean(each) + layers.reduce_sum(layers.square(each.block.program.global_block().var("w")))
     ),
