@@ -10,7 +10,7 @@ from math import inf, prod
 from typing import Any, ClassVar
 
 from minigraph import unique_name
-from minigraph.ir import Block, Names, Operator, Program, Role
+from minigraph.ir import Block, Names, Operator, Program, Role, Variable
 from minigraph.ir.block_arguments import each_of
 from minigraph.ir.dataflow import is_persistable
 from minigraph.ir.variable import name_of
@@ -92,6 +92,11 @@ def is_random(op_type: str) -> bool:
         return True
     kernel = find_kernel(op_type, "cpu")
     return kernel is not None and kernel.takes_rng
+
+
+def open_axes(var: Variable | None) -> list[int]:
+    """The dimensions of unknown size, as that of the batch is."""
+    return [axis for axis, size in enumerate((var.shape or ()) if var is not None else ()) if size == -1]
 
 
 def draws(op: Operator) -> bool:

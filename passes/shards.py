@@ -12,7 +12,7 @@ from minigraph.ir import Block, Operator, Program, Role, Variable, VarKind
 from minigraph.ir.effects import unchanged_names
 from minigraph.opdef import EMPTY, SUB_BLOCK
 from minigraph.passes.base import Pass
-from minigraph.passes.rewriting import completed_pairs
+from minigraph.passes.rewriting import completed_pairs, open_axes
 from minigraph.passes.shard_blocks import BlockCopies, ops_inside
 from minigraph.passes.shard_draws import STEP, append_count, drawing_ops, forget_seeds, keeps_seed, seed_of
 from minigraph.passes.unroll_recurrent import UnrollRecurrent
@@ -77,6 +77,8 @@ class _Sharding:
     def __init__(self, block: Block, shards: int) -> None:
         self.block, self.shards = block, shards
         self.fed = [name for name, var in block.vars.items() if var.is_data]
+        self.axes = {next(iter(open_axes(block.var(name))), 0) for name in self.fed}
+        """Dimensions of what is fed along which samples lie, such as the second one of [steps, samples, size]."""
         self.draws: set[Operator] = set()
         """Operators that draw random numbers and that may be divided."""
         self.state = _state(block)
@@ -190,8 +192,12 @@ class _Sharding:
         var = self.block.var(name)
         if var.tensor_type is None or var.kind is not VarKind.LOD_TENSOR:
             return False
-        is_open = (var.shape or (0,))[0] == -1
+        is_open = self._axis(var) is not None
         return bool(var.lod_level) or is_open or (bool(maker.role & Role.LOSS) and _is_number(var))
+
+    def _axis(self, var: Variable) -> int | None:
+        """The dimension of a result along which samples lie."""
+        return next((axis for axis in open_axes(var)[:1] if axis in self.axes), None)
 
     def _followed(self, ops: Sequence[Operator], with_overwriting: bool) -> list[Operator]:
         """The operators that depend on what is fed, or write over what one of them has used."""
@@ -294,7 +300,8 @@ class _Sharding:
                 attrs = {"shard": shard, "shards": self.shards}
                 self._append("shard_sequences", {"X": name}, {"Out": part}, attrs, self.ops[0])
             return parts
-        self._append("split", {"X": name}, {"Out": parts}, {"num": self.shards, "axis": 0}, self.ops[0])
+        attrs = {"num": self.shards, "axis": next(iter(open_axes(like)), 0)}
+        self._append("split", {"X": name}, {"Out": parts}, attrs, self.ops[0])
         return parts
 
     def _copy(self, op: Operator, names: dict[str, str], shard: int, number: int) -> None:
@@ -424,8 +431,8 @@ class _Sharding:
         elif var.lod_level:
             joined = tree(list(parts), lambda x, y: self._appended("join_sequences", x, y, like=op))
             self._append("assign", {"X": joined}, {"Out": name}, {"op_role": op.role}, op)
-        elif var.shape and var.shape[0] == -1:
-            self._append("concat", {"X": list(parts)}, {"Out": name}, {"axis": 0}, op)
+        elif (axis := self._axis(var)) is not None:
+            self._append("concat", {"X": list(parts)}, {"Out": name}, {"axis": axis}, op)
 
     def _appended(self, type: str, x: str, y: str, *, like: Operator) -> str:
         """The result of an operator of this type on two values of shards."""

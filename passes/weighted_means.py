@@ -13,7 +13,7 @@ from typing import Any
 from minigraph.ir import Block, Operator, Program, Role
 from minigraph.opdef import EMPTY, GRAD_SUFFIX, SUB_BLOCK
 from minigraph.passes.base import Pass
-from minigraph.passes.rewriting import insert_for, is_random
+from minigraph.passes.rewriting import insert_for, is_random, open_axes
 from minigraph.passes.shard_blocks import ops_inside
 
 
@@ -94,7 +94,7 @@ class Samples:
         self.makers = {name: op for op in self.ops for name in op.output_arg_names if made[name] == 1}
         self._firsts = {name: op for op in reversed(self.ops) for name in op.output_arg_names}
         self.rows = {
-            name: next(iter(_open_axes(block, name)), 0)
+            name: next(iter(open_axes(block.find_var(name))), 0)
             for name, var in block.vars.items() if var.is_data and set(var.shape or ()) != {1}
         }  # fmt: skip
         """Names of values with something for each sample, and along which dimension; one number is no sample."""
@@ -109,7 +109,7 @@ class Samples:
                 self._follow(op)
             elif op.role & Role.BACKWARD and self._reads_rows(op):  # a loss may read gradients
                 self.rows.update(
-                    (name, self._axis(op, name)) for name in op.output_arg_names if _open_axes(block, name)
+                    (name, self._axis(op, name)) for name in op.output_arg_names if open_axes(block.find_var(name))
                 )
         self._by_totals: set[str] = set()
         """Names of values that flow through an operator that reads a value of several samples, or come from one."""
@@ -152,8 +152,8 @@ class Samples:
             return op.attr("reduce_all") or self.rows[rows[0]] in _axes(op)
         if op.type in _WHOLE or ("reduction" in op.attrs and op.attr("reduction") != "none"):
             return True
-        return any(_open_axes(self.block, name) for name in rows) and not any(
-            _open_axes(self.block, name) for name in op.output_arg_names
+        return any(open_axes(self.block.find_var(name)) for name in rows) and not any(
+            open_axes(self.block.find_var(name)) for name in op.output_arg_names
         )
 
     def _reads_rows(self, op: Operator) -> bool:
@@ -165,7 +165,7 @@ class Samples:
         axis = self.rows[name]
         if op.type in ("transpose", "transpose2"):
             return list(op.attr("axis")).index(axis)
-        before, after = _open_axes(self.block, name), _open_axes(self.block, out)
+        before, after = open_axes(self.block.find_var(name)), open_axes(self.block.find_var(out))
         if axis in before and len(before) == len(after):
             return after[before.index(axis)]
         return axis if axis in after or not after else after[0]
@@ -440,12 +440,6 @@ def _is_one(block: Block, name: str) -> bool:
     """Whether a value is one number."""
     var = block.find_var(name)
     return var is not None and var.shape is not None and -1 not in var.shape and prod(var.shape) == 1
-
-
-def _open_axes(block: Block, name: str) -> list[int]:
-    """The dimensions of unknown size, as that of the batch is."""
-    var = block.find_var(name)
-    return [axis for axis, size in enumerate((var.shape or ()) if var is not None else ()) if size == -1]
 
 
 def learned_names(block: Block) -> set[str]:

@@ -82,6 +82,31 @@ def test_shards_train_like_the_whole_batch():
             np.testing.assert_allclose(param, other, rtol=1e-5, atol=1e-6)
 
 
+def test_samples_may_lie_along_the_second_dimension():
+    """As in recurrent networks, which are fed [steps, samples, size]."""
+    rng = np.random.default_rng(0)
+    feed = {name: rng.normal(size=(4, 8, size)).astype("float32") for name, size in [("x", 3), ("y", 1)]}
+    found = []
+    for shards in (0, 1, 4):
+        main, startup = fluid.Program(), fluid.Program()
+        startup.random_seed = 1
+        with fluid.program_guard(main, startup), fluid.unique_name.guard():
+            x, y = fluid.data("x", [4, None, 3]), fluid.data("y", [4, None, 1])
+            outputs, _ = layers.rnn(layers.GRUCell(5), x, time_major=True)
+            predicted = layers.fc(outputs, 1, num_flatten_dims=2)
+            loss = layers.mean(layers.square(predicted - y))
+            twice = layers.scale(predicted, 2.0)
+            fluid.optimizer.SGD(0.5).minimize(loss)
+        twin = ShardBatch(shards)(main) if shards else main
+        executor, scope = fluid.Executor(), fluid.Scope()
+        executor.run(startup, scope=scope)
+        found.append([executor.run(twin, feed, [loss, twice], scope=scope) for _ in range(3)])
+    for steps in found[1:]:
+        for step, expected in zip(steps, found[0], strict=True):
+            for value, other in zip(step, expected, strict=True):
+                np.testing.assert_allclose(value, other, rtol=1e-5, atol=1e-6)
+
+
 def test_metrics_see_the_whole_batch():
     """Also those with state, behind the updates, and of a loss that is persistable."""
     rng = np.random.default_rng(1)
