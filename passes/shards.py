@@ -397,13 +397,18 @@ class _Sharding:
                     self.block.append_op("scale", {"X": name}, {"Out": name}, attrs)
 
     def _join_leaves(self, maps: Sequence[dict[str, str]], grads: set[str]) -> None:
-        """Give losses, and results that nothing reads, a value for the whole batch."""
+        """Give losses, rows of samples, and results that nothing reads, a value for the whole batch.
+
+        Runs compute those that are fetched.
+        """
         divided = set(self.ops)
         read = {name for op in self.ops for name in op.input_arg_names}
         outside = {name for op in self.block.ops if op not in divided for name in op.input_arg_names}
         for op in self.ops:
             for name in op.output_arg_names:
-                is_wanted = name not in read or self.block.var(name).persistable or bool(op.role & Role.LOSS)
+                var = self.block.var(name)
+                has_rows = self._axis(var) is not None and not var.lod_level
+                is_wanted = has_rows or name not in read or var.persistable or bool(op.role & Role.LOSS)
                 is_wanted = (is_wanted and not op.role & Role.BACKWARD) or name in outside
                 if name in maps[0] and name not in grads and name not in self.state and is_wanted:
                     self._join(op, name, [names[name] for names in maps])
