@@ -2,10 +2,11 @@
 
 Images have their channels before height and width; other layouts are views. float16 is computed in float32.
 
-There are two ways. Image by image, all windows are copied. For many images (`has_long_rows`), the layout is [rows,
-channels, columns, batch], with the batch innermost, so that copies and sums run over long pieces of memory. Each row is
-copied once for each column of a filter. Then the windows of one row of results are a matrix without another copy, since
-they overlap in memory with the windows of the next row.
+Where a window is one element, the images are the matrix, without a copy unless there are many filters. For other
+windows there are two ways. Image by image, all windows are copied. For many images (`has_long_rows`), the layout is
+[rows, channels, columns, batch], with the batch innermost, so that copies and sums run over long pieces of memory. Each
+row is copied once for each column of a filter. Then the windows of one row of results are a matrix without another
+copy, since they overlap in memory with the windows of the next row.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from minigraph.kernels.sliding import (
 )
 from minigraph.kernels.sums import add_over
 from minigraph.kernels.upcast import widen
-from minigraph.support.window_rules import Windows, lay_transposed
+from minigraph.support.window_rules import Windows, lay_transposed, spatial_dims
 
 _LONG_ROW = 96
 """Minimum windows in a row, so that the matrix is wide enough for fast products."""
@@ -47,6 +48,12 @@ _SMALL_PRODUCT = 1_000_000
 
 _FEW_PLACES = 64
 """Maximum windows of an image for which all images are multiplied at once: each product reads all filters."""
+
+_READ_AGAIN = 4
+"""Maximum elements of filters, per element of an image and of its result, to read them again for each image."""
+
+_TURNED = 2
+"""Maximum elements of filters, per element of all images and results, for a product of images with turned filters."""
 
 _FEWER = 4
 """Maximum elements of filters per element of an image for which copies of turned filters are cheap."""
@@ -90,7 +97,7 @@ def conv2d_grad(
     if wanted[1]:
         d_filter = filter_gradient(xp, images, d, filter.shape, laid, groups).astype(x.dtype, copy=False)
     if bias is not None and wanted[2]:
-        d_bias = add_over(xp, d, (0, 2, 3)).astype(x.dtype, copy=False)
+        d_bias = add_over(xp, widen(d_out), (0, *spatial_dims(data_format))).astype(x.dtype, copy=False)
     return d_x, d_filter, d_bias
 
 
@@ -160,7 +167,7 @@ def conv2d_transpose_grad(
     if wanted[1]:
         d_filter = filter_gradient(xp, d, small, filter.shape, laid, groups).astype(x.dtype, copy=False)
     if bias is not None and wanted[2]:
-        d_bias = add_over(xp, d, (0, 2, 3)).astype(x.dtype, copy=False)
+        d_bias = add_over(xp, widen(d_out), (0, *spatial_dims(data_format))).astype(x.dtype, copy=False)
     return d_x, d_filter, d_bias
 
 
@@ -185,7 +192,12 @@ def convolve(xp, images, weights, bias, laid, groups, result) -> None:
 def _multiply(xp, rows, images, bias, laid, result) -> None:
     """Write to the images `result` the rows of each group's matrix times the windows, and the bias."""
     groups, each, _ = rows.shape
-    if has_few_places(xp, laid, len(images)):
+    if are_places(laid) and result.dtype == images.dtype and are_multiplied_as_rows(rows.shape, images, result):
+        product = gemm.dot(xp, as_rows(images), rows[0].T, out=as_rows(result))
+        if bias is not None:
+            xp.add(product, bias, out=product, casting="same_kind")
+        return
+    if is_one_product(xp, rows.shape, laid, len(images)):
         product = gemm.matmul(xp, rows, _all_columns(xp, images, laid, groups))
         lying = product.reshape(groups, each, len(images), laid[0].count, laid[1].count).transpose(2, 0, 1, 3, 4)
         _write(xp, lying, None if bias is None else bias.reshape(groups, each, 1, 1), _apart(result, 1, groups))
@@ -209,7 +221,7 @@ def _write(xp, source, bias, result) -> None:
 
 def spread(xp, d, weights, laid, groups, result) -> None:
     """Write to the images `result` the sum of ``Filter' @ d`` at the positions of the windows."""
-    if _are_places(laid):
+    if are_places(laid):
         _multiply(xp, by_group(weights, groups).swapaxes(1, 2), d, None, laid, result)
         return
     if _is_better_turned(xp, d, weights, laid, groups):
@@ -232,9 +244,33 @@ def spread(xp, d, weights, laid, groups, result) -> None:
     xp.copyto(target, source, casting="same_kind")
 
 
-def _are_places(laid) -> bool:
+def are_places(laid) -> bool:
     """Whether each window is one element of an image, and each element a window."""
     return all(along.size == along.stride == 1 and along.count == along.length for along in laid)
+
+
+def are_rows(*images) -> bool:
+    """Whether the channels of each place lie side by side, and place after place."""
+    return all(each.transpose(0, 2, 3, 1).flags.c_contiguous for each in images)
+
+
+def as_rows(images) -> Any:
+    """Matrix of images for which `are_rows` holds, a view: a row for each place, a column for each channel."""
+    batch, channels, height, width = images.shape
+    return images.transpose(0, 2, 3, 1).reshape(batch * height * width, channels)
+
+
+def are_multiplied_as_rows(shape, images, result) -> bool:
+    """Whether to multiply places, as the rows of a matrix, by the one matrix of a `shape` for all groups."""
+    is_fast = math.prod(shape) <= _TURNED * (images.size + result.size)
+    return shape[0] == 1 and is_fast and are_rows(images, result)
+
+
+def is_one_product(xp, shape, laid, batch) -> bool:
+    """Whether to multiply all images at once by the matrices of a `shape`, and not each: that copies them."""
+    _, rows, size = shape
+    is_read_again = rows * size <= _READ_AGAIN * _count(laid) * (rows + size)
+    return has_few_places(xp, laid, batch) and not (are_places(laid) and is_read_again)
 
 
 def _is_better_turned(xp, d, weights, laid, groups) -> bool:
@@ -262,18 +298,19 @@ def filter_gradient(xp, images, d, shape, laid, groups) -> Any:
     """The products of windows and gradients, added up over all windows of all images, in the `shape` of the filters."""
     if has_long_rows(xp, laid, len(images)):
         return _filter_gradient_of_rows(xp, images, d, shape, laid, groups)
-    if _is_better_by_image(xp, shape, laid, len(images)):
+    if is_better_by_image(shape, laid, len(images)):
         flowing = d.reshape(len(d), groups, shape[0] // groups, _count(laid))
         products = gemm.matmul(xp, flowing, _columns(xp, images, laid, groups).swapaxes(2, 3))
         return add_over(xp, products, (0,)).reshape(shape)
+    if groups == 1 and are_places(laid) and are_rows(images, d):
+        return gemm.dot(xp, as_rows(d).T, as_rows(images)).reshape(shape)
     columns = _all_columns(xp, images, laid, groups)
     return gemm.matmul(xp, _folded(d, groups), columns.swapaxes(1, 2)).reshape(shape)
 
 
-def _is_better_by_image(xp, shape, laid, batch) -> bool:
+def is_better_by_image(shape, laid, batch) -> bool:
     """Whether a product for each image, and their sum, take less time than to copy all images for one product."""
-    is_long = _are_places(laid) and not has_few_places(xp, laid, batch)
-    return is_long and math.prod(shape) * _SUM_BY_COPY <= _count(laid) * (shape[0] + shape[1])
+    return batch > 1 and are_places(laid) and math.prod(shape) * _SUM_BY_COPY <= _count(laid) * (shape[0] + shape[1])
 
 
 def has_long_rows(xp, laid, batch) -> bool:
@@ -303,7 +340,7 @@ def by_group(weights, groups) -> Any:
 
 def _columns(xp, images, laid, groups) -> Any:
     """Matrix of each image and group: a column for each window, in the order of the elements of a filter."""
-    if _are_places(laid):
+    if are_places(laid):
         return images.reshape(len(images), groups, images.shape[1] // groups, _count(laid))
     windows = windows_of(xp, padded(xp, images, laid, 0), laid)
     batch, channels, height, width = windows.shape[:4]
@@ -312,7 +349,7 @@ def _columns(xp, images, laid, groups) -> Any:
 
 def _all_columns(xp, images, laid, groups) -> Any:
     """Matrix of each group: a column for each window of all images, in the order of `_folded`."""
-    if _are_places(laid):
+    if are_places(laid):
         return _folded(images, groups)
     windows = windows_of(xp, padded(xp, images, laid, 0), laid)
     batch, channels, height, width = windows.shape[:4]
