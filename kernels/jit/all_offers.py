@@ -11,6 +11,7 @@ import minigraph.kernels.jit.moves
 import minigraph.kernels.jit.native
 import minigraph.kernels.jit.normalization
 import minigraph.kernels.jit.norms
+import minigraph.kernels.jit.pointwise
 import minigraph.kernels.jit.recurrent
 import minigraph.kernels.jit.rows
 import minigraph.kernels.jit.sequence_pool

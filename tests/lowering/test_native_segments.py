@@ -130,6 +130,42 @@ def test_products_of_all_forms_are_made_in_a_table_with_the_same_bits(sizes, tra
     assert bits(run(executor, fetch, **feed)) == bits(run(fluid.Executor(jit=False), fetch, **feed))
 
 
+POINTWISE = {
+    # batch, channels, height, width, filters
+    "image by image": (3, 4, 3, 2, 6),
+    "all images at once": (5, 40, 2, 2, 48),
+    "one place": (6, 5, 1, 1, 7),
+    "one place and many filters": (2, 100, 1, 1, 90),
+    "one image": (1, 3, 3, 3, 4),
+    "one channel": (2, 1, 3, 2, 5),
+    "one filter": (4, 5, 3, 1, 1),
+    "one of each": (1, 1, 1, 1, 1),
+    "many places": (2, 20, 9, 9, 30),
+}
+
+
+@pytest.mark.parametrize("data_format", ["NCHW", "NHWC"])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("case", POINTWISE)
+def test_a_convolution_of_single_elements_is_made_in_a_table_with_the_same_bits(case, dtype, data_format):
+    batch, channels, height, width, filters = POINTWISE[case]
+    shape = [batch, channels, height, width] if data_format == "NCHW" else [batch, height, width, channels]
+    shapes = {"x": shape, "filter": [filters, channels, 1, 1], "bias": [filters]}
+    x, filter, bias = inputs = [fluid.data(name, lengths, dtype) for name, lengths in shapes.items()]
+    x.stop_gradient = filter.stop_gradient = bias.stop_gradient = False
+    block = fluid.default_main_program().global_block()
+    found = [
+        block.emit("conv2d", Input=x, Filter=filter, Bias=added, data_format=data_format) for added in (None, bias)
+    ]
+    loss = layers.sums([layers.reduce_sum(layers.square(each)) for each in found])
+    fetch = [*found, *fluid.gradients([loss], inputs)]
+    rng = np.random.default_rng(0)
+    feed = {each.name: rng.standard_normal(each.shape).astype(dtype) for each in inputs}
+    executor = fluid.Executor(jit=True)
+    assert outside(source(executor, fetch, **feed)) == []
+    assert bits(run(executor, fetch, **feed)) == bits(run(fluid.Executor(jit=False), fetch, **feed))
+
+
 def test_the_gradient_of_a_value_without_dimensions_is_found():
     x = fluid.data("x", [1, 1])
     x.stop_gradient = False
