@@ -9,6 +9,7 @@ import enum
 import functools
 import math
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -33,6 +34,21 @@ class DType(enum.IntEnum):
     is_floating: bool
 
     __hash__ = int.__hash__  # Enum would hash the name, in Python, for each type looked up
+
+    def __eq__(self, other: object) -> bool:
+        """Compare with an element type, its number, its name or NumPy's type; an unknown name is an error."""
+        if type(other) is DType:
+            return self is other
+        if isinstance(other, str):
+            return self is as_dtype(other)
+        if isinstance(other, type):
+            with suppress(WrongTypeError):
+                return self is as_dtype(other)
+        return int.__eq__(self, other)  # a NumPy dtype compares itself
+
+    def __ne__(self, other: object) -> bool:  # int has one of its own
+        same = self.__eq__(other)
+        return same if same is NotImplemented else not same
 
     @property
     def dtype(self) -> np.dtype[Any]:

@@ -12,11 +12,12 @@ from typing import Any, Protocol
 
 from minigraph.ir import Operator, Variable
 from minigraph.ir.role import Role
-from minigraph.ir.text.notation import attr_text
+from minigraph.ir.text.notation import DTYPE_ATTRS, attr_text
 from minigraph.opdef import EMPTY
 from minigraph.passes.rules.fragments import site_of
 from minigraph.passes.rules.pattern import Pattern, PatternOp, PatternSlot
 from minigraph.passes.values import Value, Values
+from minigraph.types import DType
 
 
 class MatchRecorder(Protocol):
@@ -102,7 +103,7 @@ class Match:
             found: Any = self._variable(value) if is_one else tuple(map(self._variable, value))
         elif name in pattern.captured:
             number, attr = pattern.captured[name]
-            found = self.ops[number].attrs[attr]
+            found = _read(self.ops[number], attr)
         else:
             known = ", ".join([*pattern.numbers, *pattern.captured])
             raise AttributeError(f"the match of {pattern.name} has no {name!r}; it has {known or 'no names'}")
@@ -129,6 +130,12 @@ def _typed(given: Variable | tuple[Variable, ...]) -> str:
     return str(given.tensor_type or "of unknown type")
 
 
+def _read(op: Operator, attr: str) -> Any:
+    """Value of an attribute; the number of an element type as that type, which names can be compared with."""
+    value = op.attrs[attr]
+    return DType(value) if attr in DTYPE_ATTRS and value in DType._value2member_map_ else value
+
+
 class MatchBeforeValues:
     """Match of one operator as far as it is known before the values of its block are: attributes, and declared types.
 
@@ -138,7 +145,7 @@ class MatchBeforeValues:
     def __init__(self, pattern: Pattern, op: Operator) -> None:
         block, (node,) = op.block, pattern.ops
         for attr, name in node.captured:
-            setattr(self, name, op.attrs[attr])
+            setattr(self, name, _read(op, attr))
         for slot in node.inputs:
             names = op.inputs.get(slot.name, ())
             if slot.rest is None and len(names) == len(slot.places):
@@ -335,7 +342,7 @@ def fits(op: PatternOp, candidate: Operator, recorder: MatchRecorder | None = No
                 _tell_attrs(op, candidate, attrs, recorder)
             return False
     for name, test in op.tests:
-        if not test(candidate.attrs[name]):
+        if not test(_read(candidate, name)):
             if recorder is not None:
                 recorder.differs(candidate, name, f"a value that fits {_called(test)}", candidate.attrs[name])
             return False

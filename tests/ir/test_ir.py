@@ -827,6 +827,23 @@ def test_a_kind_prints_as_fluids_and_an_element_type_as_numpys():
     assert (str(dtype), int(dtype), dtype) == ("int64", 3, fluid.core.VarDesc.VarType.INT64)
 
 
+@pytest.mark.parametrize("dtype", list(DType))
+def test_an_element_type_is_equal_to_its_number_its_name_and_numpys_type(dtype):
+    others = [dtype, int(dtype), np.int64(dtype), str(dtype), dtype.numpy, dtype.numpy.type]
+    for other in others:
+        assert (dtype == other, other == dtype, dtype != other, other != dtype) == (True, True, False, False), other
+    different = next(each for each in DType if each is not dtype)
+    for other in [different, int(different), str(different), different.numpy, different.numpy.type, None, object, str]:
+        assert (dtype == other, other == dtype, dtype != other, other != dtype) == (False, False, True, True), other
+    assert dtype in (str(dtype),) and dtype not in (str(different), None)
+
+
+def test_an_element_type_is_compared_with_no_unknown_name():
+    for compare in (lambda: DType.FP32 == "fp32", lambda: DType.FP32 != "fp32"):
+        with pytest.raises(WrongTypeError, match="'fp32' is not an element type"):
+            compare()
+
+
 @pytest.mark.usefixtures("new_program")
 def test_variables_and_operators_keep_what_programs_note_on_them():
     x = fluid.data("x", [None, 3])

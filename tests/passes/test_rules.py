@@ -144,6 +144,43 @@ def test_what_a_condition_refuses_by_its_type_needs_no_table_of_values(monkeypat
     assert not square_of_a_row.apply(program)
 
 
+def test_conditions_compare_element_types_with_names():
+    program = program_of("""
+        block 0
+          data x: float32[2]
+          n: int64[2] = cast(X=x) {in_dtype=float32, out_dtype=int64}
+    """)
+
+    def found(is_it):
+        @rule
+        def cast(x, given=attr("in_dtype"), wanted=attr("out_dtype")):
+            return op("cast", X=x, in_dtype=given, out_dtype=wanted)
+
+        cast.where(lambda m: iter([(is_it(m), "it must be so")]))
+        return len(cast.find(program))
+
+    assert [found(lambda m, name=name: m.x.dtype == name) for name in ("float32", "float64")] == [1, 0]
+    assert [found(lambda m, name=name: m.wanted == name) for name in ("int64", "float32")] == [1, 0]
+    assert [found(lambda m, name=name: m.given in (name, "bool")) for name in ("float32", "int64")] == [1, 0]
+    assert found(lambda m: m.x.dtype != "float32" or m.wanted != "int64") == 0
+    with pytest.raises(WrongTypeError, match="'fp32' is not an element type"):
+        found(lambda m: m.x.dtype == "fp32")
+
+
+def test_an_attribute_that_numbers_an_element_type_is_tested_by_name():
+    program = program_of("""
+        block 0
+          data x: float32[2]
+          n: int64[2] = cast(X=x) {in_dtype=float32, out_dtype=int64}
+    """)
+
+    @rule
+    def cast(x):
+        return op("cast", X=x, in_dtype=attr(), out_dtype=attr(fits=lambda wanted: wanted == "int64"))
+
+    assert len(cast.find(program)) == 1
+
+
 def test_a_condition_may_ask_for_all_of_a_match():
     asked = rewrite.rule(lambda x: layers.square(x))
 
