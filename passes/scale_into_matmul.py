@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, ClassVar
 
+import numpy as np
+
 from minigraph.passes.rules import Match, Rules, attr, marked, op, rule, with_gradients
 from minigraph.types import DType
 
@@ -37,6 +39,9 @@ def _of_result(x: Any, y: Any) -> Any:
 @_of_result.where
 def _(m: Match) -> Iterator[tuple[bool, str]]:
     yield m.x.dtype is not DType.FP16, "a factor keeps products of float16 from overflowing"
+    with np.errstate(all="ignore"):
+        factor = m.x.dtype.numpy.type(m.scale)
+    yield bool(factor) and bool(np.isfinite(factor)), "0 times a product that overflows is NaN, not 0"
 
 
 @_of_x.to
@@ -53,7 +58,8 @@ class ScaleIntoMatmul(Rules):
 
     Law: every product is the same up to rounding: by at most ``2 (k + 2) eps`` times that of the magnitudes, for k
     columns of X, because the factor multiplies the result and no longer an operand. Products without the factor must
-    not overflow, so float16 is left alone: a factor keeps its products below 65,504.
+    not overflow, so float16 is left alone: a factor keeps its products below 65,504. Factors of 0 are left alone, too,
+    and those that are infinite.
     """
 
     changes_rounding: ClassVar[bool] = True

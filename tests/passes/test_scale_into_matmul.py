@@ -37,12 +37,24 @@ def test_a_product_scales_by_itself(what):
     "lines",
     [
         [line.replace("scale=0.5", "scale=0.5, bias=1.0") for line in SCALED["X"]],
+        [line.replace("scale=0.5", "scale=0.0") for line in SCALED["Y"]],
+        [line.replace("scale=0.5", "scale=1e-50") for line in SCALED["result"]],
+        [line.replace("scale=0.5", "scale=1e50") for line in SCALED["X"]],
         [line.replace("Y=y)", "Y=y) {alpha=3.0}") for line in SCALED["result"]],
         [SCALED["X"][0], "x = relu(X=x)", SCALED["X"][1]],
         [SCALED["result"][0], "x = relu(X=x)", SCALED["result"][1]],
         [*SCALED["result"][:1], "v: float32[2, 3, 5] = scale(X=z) {scale=0.5}", "w: float32[2, 3, 5] = sum(X=[v, z])"],
     ],
-    ids=["bias", "another factor", "operand written", "operand of result written", "product read"],
+    ids=[
+        "bias",
+        "0",
+        "0 in float32",
+        "infinite in float32",
+        "another factor",
+        "operand written",
+        "operand of result written",
+        "product read",
+    ],
 )
 def test_other_scales_stay(lines):
     assert any("scale(" in line for line in left(*lines))
