@@ -29,7 +29,7 @@ class TransposeIntoMatmul(Pass):
         changed = False
         for op in program.global_block().ops:
             if op.type == "matmul" or (op.type == "mul" and _multiplies_matrices(op, values)):
-                sources = {slot: source for slot in "XY" if (source := _transposed(values, op, slot)) is not None}
+                sources = {slot: found for slot in "XY" if (found := _untransposed(values, op, slot)) is not None}
                 if sources:
                     _read_untransposed(op, sources)
                     changed = True
@@ -40,25 +40,40 @@ def _multiplies_matrices(op: Operator, values: Values) -> bool:
     return all(len(values.block.vars[op.inputs[slot][0]].shape or ()) == 2 for slot in "XY")
 
 
-def _transposed(values: Values, op: Operator, slot: str) -> Value | None:
-    """Return the value whose transpose is the operand in `slot`, if there is one."""
-    value = values.input(op, slot)
+def _untransposed(values: Values, op: Operator, slot: str) -> tuple[Value, bool] | None:
+    """Return what the transposes in front of an operand read, and whether their number is odd; None if there is none.
+
+    All are looked through at once, so that a second application finds nothing.
+    """
+    value, is_odd = values.input(op, slot), False
+    found = None
+    while (source := _transposed(values, value)) is not None:
+        value, is_odd = source, not is_odd
+        if values.is_there(value, op):
+            found = value, is_odd
+    return found
+
+
+def _transposed(values: Values, value: Value) -> Value | None:
+    """Return the value whose last two dimensions are exchanged in this one, if there is one."""
     transpose = values.producer(value, "transpose2")
     if transpose is None or value != values.output(transpose, "Out"):  # XShape can be read, too
         return None
-    axis, source = list(transpose.attr("axis")), values.input(transpose, "X")
+    axis = list(transpose.attr("axis"))
     rank = len(axis)
     swaps_last_two = rank >= 2 and axis == [*range(rank - 2), rank - 1, rank - 2]
-    return source if swaps_last_two and values.is_there(source, op) else None
+    return values.input(transpose, "X") if swaps_last_two else None
 
 
-def _read_untransposed(op: Operator, sources: dict[str, Value]) -> None:
-    inputs = {slot: sources[slot][0] if slot in sources else op.inputs[slot][0] for slot in "XY"}
-    flags = {f"transpose_{slot}": True for slot in sources}
-    if op.type == "mul":
+def _read_untransposed(op: Operator, sources: dict[str, tuple[Value, bool]]) -> None:
+    inputs = {slot: sources[slot][0][0] if slot in sources else op.inputs[slot][0] for slot in "XY"}
+    turned = [slot for slot, (_, is_odd) in sources.items() if is_odd]
+    if op.type == "mul" and turned:
+        flags = {f"transpose_{slot}": True for slot in turned}
         insert_for(op, "matmul", inputs, {"Out": op.outputs["Out"]}, flags)
         op.block.remove(op)
         return
-    for slot, source in sources.items():
-        op.set_input(slot, [source[0]])
+    for slot in sources:
+        op.set_input(slot, [inputs[slot]])
+    for slot in turned:
         op.set_attr(f"transpose_{slot}", not op.attr(f"transpose_{slot}"))

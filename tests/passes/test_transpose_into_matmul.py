@@ -32,6 +32,18 @@ def test_a_product_transposes_by_itself(rows, line, expected):
     assert found == [expected or "z = matmul(X=x, Y=y) {transpose_X=True, transpose_Y=True}"]
 
 
+@pytest.mark.parametrize("type", ["matmul", "mul"])
+@pytest.mark.parametrize("count", [2, 3, 4])
+def test_transposes_in_a_row_are_looked_through_at_once(count, type):
+    lines = [f"Out=t_{i + 1}: float32[3, 3] = transpose2(X=t_{i}) {{axis=[1, 0]}}" for i in range(count)]
+    lines = ["block 0", "  data t_0: float32[3, 3]", *(f"  {line}" for line in lines)]
+    program = fluid.Program.parse("\n".join([*lines, f"  z: float32[3, 3] = {type}(X=t_{count}, Y=t_0)"]))
+    assert TransposeIntoMatmul().apply(program)
+    expected = f"{type}(X=t_0, Y=t_0)" if count % 2 == 0 else "matmul(X=t_0, Y=t_0) {transpose_X=True}"
+    assert str(program).endswith(f"= {expected}")
+    assert not TransposeIntoMatmul().apply(program)
+
+
 @pytest.mark.parametrize("axis", ["[1, 0, 2]", "[2, 1, 0]", "[0, 1, 2]", "[1, 2, 0]"])
 def test_other_transposes_stay(axis):
     text = f"""
@@ -58,6 +70,21 @@ def test_a_batch_is_transposed_matrix_by_matrix():
 def test_an_operand_that_was_written_again_stays():
     text = TEXT.format(a=3, b=2, line="x = tanh(X=x)\n      z: float32[2, 4] = matmul(X=s, Y=t)")
     assert op_lines(TransposeIntoMatmul(), text, ["z"])[-1] == "z = matmul(X=s, Y=y) {transpose_Y=True}"
+
+
+def test_a_row_of_transposes_is_read_as_far_as_its_values_are_there():
+    text = """
+        block 0
+          data x: float32[3, 3]
+          Out=s: float32[3, 3] = transpose2(X=x) {axis=[1, 0]}
+          Out=t: float32[3, 3] = transpose2(X=s) {axis=[1, 0]}
+          LINE
+          z: float32[3, 3] = matmul(X=t, Y=x)
+    """
+    expected = {"x": "z = matmul(X=s, Y=x) {transpose_X=True}", "s": "z = matmul(X=x, Y=x)"}
+    for written, line in expected.items():
+        given = text.replace("LINE", f"{written} = tanh(X={written})")
+        assert op_lines(TransposeIntoMatmul(), given, ["z"])[-1] == line
 
 
 def test_the_shape_that_a_transpose_leaves_is_no_transpose():
