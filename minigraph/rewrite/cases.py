@@ -97,7 +97,7 @@ def arrays_of(value: Any) -> list[Array]:
 
 def runs_completely(case: Case) -> bool:
     """Whether every operator of the program runs, those whose results nothing reads among them."""
-    return len(results_by_op(case)) == len(case.program.global_block().ops)
+    return None not in results_by_op(case)
 
 
 def has_declared_shapes(case: Case) -> bool:
@@ -111,7 +111,7 @@ def has_declared_shapes(case: Case) -> bool:
     return all(
         value is None or writers[name] > 1 or _fits(value, block.vars.get(name))
         for results in results_by_op(case)
-        for name, value in results.items()
+        for name, value in (results or {}).items()
     )
 
 
@@ -125,8 +125,8 @@ def _fits(value: Array, var: Variable | None) -> bool:
     )
 
 
-def results_by_op(case: Case) -> list[dict[str, Any]]:
-    """Results of each operator, up to the first that fails."""
+def results_by_op(case: Case) -> list[dict[str, Any] | None]:
+    """Results of each operator; None for those that fail, and for those that would read what these write."""
     values = {name: value.copy() for name, value in {**case.feed, **case.state}.items()}
     random, found = np.random.default_rng(case.seed), []
     program = case.program.clone()

@@ -290,9 +290,9 @@ def _shown(arrays: list[np.ndarray[Any, Any]] | None) -> str:
 
 def computes_finite_numbers(case: Case) -> bool:
     """Whether no number that is given or computed is infinite or NaN; rounding is about finite ones."""
-    computed = [each for results in results_by_op(case) for each in results.values() if each is not None]
+    computed = [each for results in results_by_op(case) for each in (results or {}).values()]
     found = [*case.feed.values(), *case.state.values(), *computed]
-    return all([np.isfinite(each).all() for each in found if each.dtype.kind == "f"])
+    return all([np.isfinite(each).all() for each in found if each is not None and each.dtype.kind == "f"])
 
 
 def runs_to_finite_numbers(case: Case) -> bool:

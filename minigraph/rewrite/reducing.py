@@ -83,7 +83,7 @@ class _Search:
         self.case = case
         self._fails = fails
         self._tries = 0
-        self._recorded: list[dict[str, Any]] | None = None
+        self._recorded: list[dict[str, Any] | None] | None = None
 
     def run(self) -> None:
         before = None
@@ -137,7 +137,7 @@ class _Search:
         written: set[str] = set()
         for position, op in enumerate(ops):
             if position in positions:
-                known = self._recorded[position] if position < len(self._recorded) else {}
+                known = self._recorded[position] or {}
                 computed.update({name: known.get(name) for name in op.output_arg_names})
                 block.remove(op)
                 continue

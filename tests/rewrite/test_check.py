@@ -23,9 +23,10 @@ from minigraph.ir.default_programs import program_guard
 from minigraph.ir.verifier import verify
 from minigraph.layers.io import fluid_data as data
 from minigraph.passes import IN_ORDER
-from minigraph.rewrite.cases import Case, Rounding, has_declared_shapes
+from minigraph.rewrite.cases import Case, Rounding, has_declared_shapes, results_by_op, runs_completely
+from minigraph.rewrite.checking import _counts
 from minigraph.rewrite.counter_examples import _expression
-from minigraph.rewrite.laws import Subject, broken_law
+from minigraph.rewrite.laws import Subject, broken_law, computes_finite_numbers
 from minigraph.rewrite.strategies import cases, programs
 
 ROOT = Path(__file__).parents[2]
@@ -410,6 +411,48 @@ def test_rounding_leaves_the_largest_element_the_largest():
     assert results["g"][0].tolist() == [0.0, 0.0]
     other = {**results, "g": [np.array([1e-6, 0], "float32")]}
     assert Rounding(case, results).difference(other) is None
+
+
+def test_a_result_that_nothing_reads_may_fail_together_with_one_that_is_read():
+    @rewrite.rule(changes_rounding=True)
+    def fused(x, y):
+        p = layers.softmax(x)
+        return layers.cross_entropy(p, y), p
+
+    @fused.to
+    def _(x, y):
+        return layers.softmax_with_cross_entropy(x, y, return_softmax=True)
+
+    program = Program.parse("""
+        block 0
+          data x: float32[1, 2]
+          data label: int64[1, 1]
+          p: float32[1, 2] = softmax(X=x)
+          Y=loss: float32[1, 1], XShape=s: float32[1, 2, 0], MatchX=m: float32[1, 1] = cross_entropy2(X=p, Label=label)
+    """)
+    program.roots = ("p",)
+    case = Case(program, {"x": np.ones((1, 2), "float32"), "label": np.array([[2]])})
+    broken = broken_law(Subject(fused), case)
+    assert broken.law == "runs"
+    assert not _counts(broken, case)
+    assert broken_law(Subject(fused), Case(program, {**case.feed, "label": np.array([[1]])})) is None
+
+
+def test_numbers_are_looked_at_past_an_operator_that_fails():
+    program = Program.parse("""
+        block 0
+          data x: float32[2]
+          data row: float32[3]
+          a: float32[2] = elementwise_add(X=x, Y=row)
+          b: float32[2] = relu(X=a)
+          c: float32[2] = scale(X=x) {scale=1e30}
+          d: float32[2] = square(X=c)
+    """)
+    program.roots = ("c",)
+    arrays = {"x": np.ones(2, "float32"), "row": np.ones(3, "float32")}
+    assert [results is None for results in results_by_op(Case(program, arrays))] == [True, True, False, False]
+    assert not runs_completely(Case(program, arrays))
+    assert not computes_finite_numbers(Case(program, arrays))
 
 
 def test_a_number_that_asks_for_all_memory_is_an_error():
