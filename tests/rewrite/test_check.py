@@ -413,6 +413,29 @@ def test_rounding_leaves_the_largest_element_the_largest():
     assert Rounding(case, results).difference(other) is None
 
 
+@pytest.mark.parametrize(("distance", "is_rounding"), [(1, True), (-2, True), (10_000, False)])
+@pytest.mark.parametrize(
+    "answer", ["bool[3] = cast(X=d) {in_dtype=float32, out_dtype=bool}", "float32[3] = reciprocal(X=d)"]
+)
+def test_rounding_decides_whether_a_sum_that_cancels_is_0(distance, is_rounding, answer):
+    program = Program.parse(f"""
+        block 0
+          data x: float32[3]
+          data y: float32[3]
+          z: float32[3] = pow(X=x) {{factor=-0.5}}
+          d: float32[3] = elementwise_sub(X=z, Y=y)
+          answer: {answer}
+    """)
+    program.roots = ("answer",)
+    x = np.array([0.3, 2.0, 17.0], "float32")
+    root = x ** np.float32(-0.5)
+    case = Case(program, {"x": x, "y": root + distance * np.spacing(root)})
+    results = case.run()
+    other = {"answer": [np.zeros(3, "bool") if "cast" in answer else np.full(3, np.inf, "float32")]}
+    assert np.isfinite(results["answer"][0]).all() and results["answer"][0].all()
+    assert (Rounding(case, results).difference(other) is None) is is_rounding
+
+
 def test_a_result_that_nothing_reads_may_fail_together_with_one_that_is_read():
     @rewrite.rule(changes_rounding=True)
     def fused(x, y):
