@@ -13,6 +13,7 @@ from minigraph.lessons.student_pass import StudentPass
 from minigraph.passes import Pass
 from minigraph.rewrite import check
 from minigraph.rewrite.laws import Subject, broken_law
+from minigraph.rewrite.planting import plants_of
 
 PROGRAMS = 100
 """Number of random programs that a pass is tried on."""
@@ -64,7 +65,9 @@ def kept_cases(cases: Iterable[Case], rewrite: StudentPass) -> Iterator[Finding]
     if not breaks_any:
         with warnings.catch_warnings(record=True) as warned:
             warnings.simplefilter("always")
-            found = check(replace(rewrite, words=tuple(rewrite.call("words"))), PROGRAMS)
+            # The student's rules are in another process; what the reference looks for is what they shall look for.
+            plants = tuple(plants_of(rewrite.reference))
+            found = check(replace(rewrite, words=tuple(rewrite.call("words"))), PROGRAMS, plant=plants)
         message = "" if found is None else _told(found.law, str(found))
         is_idle = any(["has changed none" in str(each.message) for each in warned])
         which = ", of which the pass has changed none" if is_idle else ""

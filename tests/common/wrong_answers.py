@@ -216,6 +216,8 @@ SOFTMAX_LOSS = [
           ("layers.softmax(x)", "layers.softmax(x, axis=k)"),
           ('ignored: Any = rewrite.attr("ignore_index")',
            'ignored: Any = rewrite.attr("ignore_index"), k: Any = rewrite.attr("axis")')),
+    wrong("softmax_loss", "Give the rule a condition on m.label.shape",
+          ("len(m.label.shape) == len(m.x.shape)", "True")),
     wrong("softmax_loss", "The reference saves more", ("ignored), p", "ignored)"), (", return_softmax=True", "")),
     wrong("softmax_loss", "The reference saves more", (", ignore_index=ignored), p", "), p"),
           (', ignored: Any = rewrite.attr("ignore_index")', ""), (", ignored: int", ""),

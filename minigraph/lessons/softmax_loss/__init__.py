@@ -62,6 +62,18 @@ CASES = (
         "The pattern is a cross entropy that reads the result of a softmax.",
     ),
     Case(
+        "labels without a last dimension",
+        """
+        block 0
+          data x: float32[8, 4]
+          data label: int64[8]
+          p: float32[8, 4] = softmax(X=x)
+          Y=loss: float32[8], XShape=s: float32[8, 4, 0], MatchX=m: float32[8, 1] = cross_entropy2(X=p, Label=label)
+        """,
+        ("loss",),
+        "The fused operator asks for labels of shape [8, 1]. Give the rule a condition on m.label.shape, by .where.",
+    ),
+    Case(
         "the probabilities are read, too",
         """
         block 0

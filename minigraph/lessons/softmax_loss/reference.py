@@ -1,5 +1,6 @@
 """Lesson 6: softmax and cross entropy as one operator."""
 
+from collections.abc import Iterator
 from typing import Any
 
 from minigraph import layers, rewrite
@@ -14,6 +15,11 @@ def softmax_loss(x: Any, label: Any, ignored: Any = rewrite.attr("ignore_index")
     """
     p = layers.softmax(x)
     return layers.cross_entropy(p, label, ignore_index=ignored), p
+
+
+@softmax_loss.where
+def _(m: Any) -> Iterator[tuple[bool, str]]:
+    yield len(m.label.shape) == len(m.x.shape), "labels have a last dimension of 1, as the fused operator asks for"
 
 
 @softmax_loss.to
