@@ -1,0 +1,441 @@
+"""Follow what each value of a program of one of several ranks holds, and refuse what is then wrong."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable
+
+from minigraph.ir import Block, Operator, Parameter, Program, Role, Variable
+from minigraph.ir.effects import unchanged_names
+from minigraph.opdef import EMPTY, GRAD_SUFFIX, is_update
+from minigraph.parallel.wrong import every_op, wrong
+from minigraph.passes.collective import SNAPSHOT
+from minigraph.passes.rewriting import draws
+from minigraph.passes.shard_state import UPDATES_OF_PARTS, sharded_state, state_of
+
+
+class Spread(enum.Enum):
+    """Relation of the ranks' values of a variable to each other."""
+
+    REPLICATED = "the same on every rank"
+    LOCAL = "of the samples of one rank"
+    PARTIAL = "one rank's part of a sum over ranks"
+    SHARD = "one rank's part of the elements"
+    SQUARES = "a sum over one rank's part of the elements"
+    MAXIMUM = "a maximum over one rank's part of the elements"
+    NORMS = "norms of one rank's part of the elements"
+
+
+R, LOCAL, PARTIAL, SHARD = Spread.REPLICATED, Spread.LOCAL, Spread.PARTIAL, Spread.SHARD
+
+_LINEAR = frozenset({
+    "assign", "cast", "scale", "sum", "elementwise_add", "elementwise_sub", "c_sync_calc_stream",
+    "c_sync_comm_stream", "concat", "split", "stack", "unstack", "slice", "reshape", "reshape2", "squeeze",
+    "squeeze2", "unsqueeze", "unsqueeze2", "flatten", "flatten2", "transpose", "transpose2",
+    "merge_selected_rows", "get_tensor_from_selected_rows", "reduce_sum", "reduce_mean", "mean",
+})  # fmt: skip
+"""Operators of whose results the sum over ranks is the result of the sums."""
+_PRODUCTS = frozenset({"elementwise_mul", "elementwise_div", "mul", "matmul"})
+"""Operators that are linear in X where Y is replicated."""
+_ADDITIONS = frozenset({"sum", "elementwise_add", "elementwise_sub"})
+_CLIPS = frozenset({
+    "clip", "clip_by_norm", "clip_by_global_norm", "clip_factor", "global_norm", "squared_l2_norm", "norm",
+    "p_norm", "sqrt", "square",
+})  # fmt: skip
+_NO_SUMS = {"c_allreduce_max": "maximum", "c_allreduce_min": "minimum", "c_allreduce_prod": "product"}
+"""Names of the reductions that are no sums."""
+_EXTREMES = frozenset({"c_allreduce_max", "c_allreduce_min"})
+"""Reductions that leave a value alone that is the same on every rank."""
+
+
+def exchanges(program: Program) -> list[Operator]:
+    """The operators of a program, with its blocks, that exchange values between ranks."""
+    kinds = ("c_allreduce", "c_broadcast", "c_allgather", "c_reduce", "c_gather", "merged_c_")
+    return [op for op in every_op(program.global_block()) if op.type.startswith(kinds)]
+
+
+class SpreadWalk:
+    """One walk over a program."""
+
+    def __init__(self, program: Program, keeps_local: bool, kept: Iterable[str] = ()) -> None:
+        self.block = program.global_block()
+        self.keeps_local = keeps_local
+        self.is_local_sgd = any(name.endswith(SNAPSHOT) for name in self.block.vars)
+        self.spread: dict[str, Spread] = {name: LOCAL for name, var in self.block.vars.items() if var.is_data}
+        self.spread |= dict.fromkeys(sharded_state(program), SHARD)
+        self.spread |= dict.fromkeys(kept, LOCAL)
+        self.settings = {
+            name for name, var in self.block.vars.items() if var.is_data and -1 not in (var.shape or (-1,))
+        }
+        """Values that are fed but have no samples, such as a learning rate, and what is computed of them alone."""
+        self.draws_alike = False
+        """Whether ``seed_draws`` lets all ranks draw the same."""
+        self.kept: set[str] = set()
+        """Persistable variables that are of the samples of one rank."""
+        self.divided: set[str] = set()
+        """Gradients that flow back from a loss, divided by the number of ranks."""
+        self.wholes: dict[str, str] = {}
+        """Parameters, by the names of their parts."""
+        self.updated: dict[str, Operator] = {}
+        """Parameters of which parts were updated that are not gathered yet, and by what."""
+        self.reduced: dict[str, Operator] = {}
+        """Names whose latest value was summed over the ranks, and by what."""
+        self.summed: set[str] = set()
+        """Names that were summed over the ranks, whatever was made of them since."""
+        self.later = {op.inputs["X"][0] for op in exchanges(program)}
+        self.read_back = {name for op in every_op(self.block) if op.role & Role.BACKWARD for name in op.input_arg_names}
+        """Names that the backward pass reads."""
+
+    def run(self) -> None:
+        self._visit_all(self.block)
+        for name, op in self.updated.items():
+            raise wrong(
+                op, f"updates each rank's part of {name}, which is never gathered", "ranks go on with the old one",
+                "Put c_gather_parts after the updates.",
+            )  # fmt: skip
+        for op in every_op(self.block) if self.is_local_sgd else ():
+            if is_update(op.definition) and self.of(param := op.input("Param")[0]) is not R:
+                raise wrong(
+                    op, f"leaves {param} with the value of one rank", "parameters of ranks then drift apart",
+                    f"Average {param} over the ranks after the updates, as LocalSGD does.",
+                )  # fmt: skip
+
+    def _visit_all(self, block: Block) -> None:
+        for op in block.ops:
+            body = op.sub_block
+            if body is not None and _changes_ranks(body):
+                self._check_condition(op)
+                self._visit_all(body)
+            self._visit(op)
+
+    def _check_condition(self, op: Operator) -> None:
+        """Raise if ranks may run a block of updates and exchanges that others do not."""
+        for slot in ("Cond", "Condition"):
+            for name in op.inputs.get(slot, ()):
+                if self.of(name) is not R and name not in self.settings:
+                    raise wrong(
+                        op, f"updates or exchanges if {name}, {self.of(name).value}, says so",
+                        "parameters of ranks then drift apart, or ranks wait for each other",
+                        f"Decide on all ranks together: c_allreduce_max or c_allreduce_min of {name} as a number.",
+                    )  # fmt: skip
+
+    def of(self, name: str) -> Spread:
+        return self.spread.get(name, R)
+
+    def _visit(self, op: Operator) -> None:
+        self._check_reads(op)
+        if op.type == "seed_draws":
+            self.draws_alike = not op.attr("shards")
+        found = self._found(op)
+        pairs = set(op.role_vars[1::2]) if op.role & Role.BACKWARD else set()
+        unchanged = {EMPTY, *unchanged_names(op)}
+        is_setting = found is LOCAL and self._keeps_settings(op)
+        for name in op.output_arg_names:
+            if name in unchanged:
+                continue
+            self.spread[name] = PARTIAL if name in pairs and found is LOCAL else found
+            if is_setting:
+                self.settings.add(name)
+            elif found in (LOCAL, PARTIAL):
+                self.settings.discard(name)
+                self._check_kept(op, op.block.find_var(name), found)
+            if not op.type.startswith(("c_", "merged_c_")):
+                self.reduced.pop(name, None)
+        if op.type == "clip_parts":
+            self.spread[op.output("Norm")[0]] = R  # of whole arrays
+
+    def _check_reads(self, op: Operator) -> None:
+        for name in op.input_arg_names if self.updated else ():
+            if name in self.updated and op.type != "c_gather_parts":
+                raise wrong(
+                    op, f"reads {name}, parts of which were updated and are not gathered yet",
+                    "it gets the old one", "Put it after the c_gather_parts.", [f"before: {self.updated[name]}"],
+                )  # fmt: skip
+
+    def _found(self, op: Operator) -> Spread:
+        """The spread of what an operator exchanges, updates or computes."""
+        if op.type.startswith("c_") or op.type == "merged_c_allreduce_sum":
+            return self._exchanged(op)
+        if is_update(op.definition):
+            self._check_update(op)
+            return LOCAL if self.is_local_sgd else self.of(op.input("Param")[0])
+        found = self._computed(op)
+        if found is LOCAL and any(name in self.summed and self.of(name) is R for name in op.input_arg_names):
+            self.summed.update(op.output_arg_names)
+        return found
+
+    def _draws(self, op: Operator) -> bool:
+        """Whether an operator draws random numbers that are others on each rank."""
+        return draws(op) and not self.draws_alike
+
+    def _keeps_settings(self, op: Operator) -> bool:
+        """Whether an operator of the forward pass computes of settings alone."""
+        if op.role & Role.BACKWARD or self._draws(op):
+            return False
+        return all(name in self.settings or self.of(name) is R for name in op.input_arg_names)
+
+    def _computed(self, op: Operator) -> Spread:
+        """The spread of what an operator computes; raise where that is the number of one rank taken for all."""
+        given = {slot: [self.of(name) for name in names if name != EMPTY] for slot, names in op.inputs.items()}
+        kinds = {kind for each in given.values() for kind in each}
+        is_divided = not self.divided.isdisjoint(op.input_arg_names)
+        if is_divided or (op.role & Role.LOSS and op.role & Role.BACKWARD):
+            self.divided.update(op.output_arg_names)
+        if op.role & Role.BACKWARD and op.role & Role.LOSS:
+            return LOCAL  # flows through the samples of one rank
+        if op.type == "data_norm_grad" and op.attr("slot_dim") > 0:
+            raise wrong(
+                op, "updates BatchSize, BatchSum and BatchSquareSum by means over the rows of one rank",
+                "their sum over ranks is no count of samples",
+                "Leave slot_dim out: then they are sums over rows, which add up.",
+            )  # fmt: skip
+        if is_divided and op.type in _CLIPS and LOCAL in kinds and self._flows_back(op):
+            raise wrong(
+                op, "clips a gradient inside the backward pass, which is divided by the number of ranks there",
+                "the threshold depends on how many ranks there are",
+                "Multiply the threshold by 1 / ranks, or clip the gradients of parameters, after their sum.",
+            )  # fmt: skip
+        if PARTIAL in kinds or self._adds_to_a_part(op):
+            return self._of_partial(op, given, kinds)
+        if not kinds.isdisjoint(_OF_PARTS):
+            return self._of_shard(op, kinds)
+        if LOCAL in kinds or self._draws(op):
+            return LOCAL
+        return R
+
+    def _flows_back(self, op: Operator) -> bool:
+        """Whether the backward pass goes on with a result; a norm that is only recorded may be of one rank."""
+        return bool(op.role & Role.BACKWARD) or not self.read_back.isdisjoint(op.output_arg_names)
+
+    def _adds_to_a_part(self, op: Operator) -> bool:
+        """Whether an operator adds a parameter, or what is made of one, to a gradient of a parameter's use."""
+        if op.type not in _ADDITIONS or not any(self._is_partial(name) for name in op.input_arg_names):
+            return False
+        return any(self.of(name) is R and GRAD_SUFFIX not in name for name in op.input_arg_names)
+
+    def _of_partial(self, op: Operator, given: dict[str, list[Spread]], kinds: set[Spread]) -> Spread:
+        if op.type in _LINEAR and kinds == {PARTIAL} and not _adds(op):
+            return PARTIAL
+        if op.type in _PRODUCTS and given["X"] == [PARTIAL] and given.get("Y") == [R]:
+            return PARTIAL
+        if op.type in _ADDITIONS or op.type == "scale":
+            added = "a number" if op.type == "scale" else _which(op, self, R) or "another value"
+            raise wrong(
+                op, f"adds {added}, the same on every rank, to one rank's part",
+                "the sum over ranks then has it once for each rank",
+                "Add it after the gradient is summed over the ranks, as decays and accumulated gradients must be.",
+            )  # fmt: skip
+        name = next(name for name in op.input_arg_names if self.of(name) is PARTIAL)
+        if op.role & Role.BACKWARD and op.type in _CLIPS:
+            raise wrong(
+                op, f"clips {name} before it is summed over the ranks, as an error_clip of a parameter does",
+                "the original's transpiler does not even sum it then",
+                "Give the parameter a gradient clip in place of the error_clip, or clip an activation.",
+            )  # fmt: skip
+        raise wrong(
+            op, f"needs all of {name}, but gets one rank's part of the sum", "each rank then clips by its own norm",
+            "Sum the gradient over the ranks first: c_allreduce_sum, as DataParallel inserts it, in front of this.",
+        )  # fmt: skip
+
+    def _of_shard(self, op: Operator, kinds: set[Spread]) -> Spread:
+        if op.type in ("squared_l2_norm", "reduce_sum") and kinds == {SHARD}:
+            return Spread.SQUARES
+        if op.type == "reduce_max" and kinds == {SHARD}:
+            return Spread.MAXIMUM
+        if op.type in ("part_norms", "part_reduction") and kinds == {SHARD}:
+            return Spread.NORMS
+        if kinds <= {SHARD, R}:
+            if op.type in _CLIPS - {"clip", "square", "sqrt"}:
+                raise wrong(
+                    op, "takes the norm of one rank's part of the elements", "each rank then has another norm",
+                    "Sum the squares of all parts (squared_l2_norm, then c_allreduce_sum), and take the root.",
+                )  # fmt: skip
+            return SHARD
+        kind, *others = [each for each in _OF_PARTS if each in kinds and each is not SHARD] or [SHARD]
+        if op.type in _LINEAR and kinds == {kind} and not _adds(op):
+            return kind
+        found = " and ".join(each.value for each in (kind, *others))
+        raise wrong(
+            op, f"needs a value of all ranks, but gets {found}", "each rank then has another norm",
+            "Put c_allreduce_sum (for a maximum c_allreduce_max, for norms c_allgather) in front of it.",
+        )  # fmt: skip
+
+    def _exchanged(self, op: Operator) -> Spread:
+        if op.type.startswith("c_sync"):
+            return self.of(op.input("X")[0])
+        if op.type == "c_part":
+            return self._divided(op)
+        if op.type == "c_gather_parts":
+            self._check_gathered(op)
+        for name in op.inputs.get("X", ()):
+            self._check_gradient(op, name)
+        if op.type == "c_broadcast" and self._is_partial(op.input("X")[0]):
+            raise wrong(
+                op, f"gives every rank the root's part of {op.input('X')[0]}", "the parts of the others are lost",
+                "Use c_allreduce_sum.",
+            )  # fmt: skip
+        if op.type in ("c_broadcast", "c_allgather", "c_gather_parts"):
+            return R
+        for name in op.inputs.get("X", ()):
+            self._check_reduced(op, name, self.of(name))
+            self.reduced[name] = op
+            self.summed.add(name)
+        return SHARD if op.type.startswith("c_reduce") else R
+
+    def _source(self, name: str) -> Spread | None:
+        """The spread of the value that a gradient belongs to, or None if `name` is no gradient."""
+        source, suffix, _ = name.partition(GRAD_SUFFIX)
+        return self.of(source) if suffix and self.block.find_var(source) is not None else None
+
+    def _is_partial(self, name: str) -> bool:
+        """Whether a value is one rank's part of a sum, such as a gradient of what is the same on every rank."""
+        return self.of(name) is PARTIAL or (self.of(name) is LOCAL and self._source(name) is R)
+
+    def _check_gradient(self, op: Operator, name: str) -> None:
+        """Raise if the gradient of a value of one rank's samples is exchanged."""
+        if self.of(name) is LOCAL and self._source(name) is LOCAL and not self.is_local_sgd:
+            raise wrong(
+                op, f"exchanges {name}, the gradient of {name.partition(GRAD_SUFFIX)[0]}, which is of the samples of "
+                "one rank", "the samples of a rank then get the gradients of those of other ranks",
+                "Leave it out: the gradients of parameters are what ranks sum.",
+            )  # fmt: skip
+
+    def _divided(self, op: Operator) -> Spread:
+        for name, part in zip(op.input("X"), op.output("Out"), strict=True):
+            if self.of(name) is not R:
+                raise wrong(
+                    op, f"takes a part of {name}, {self.of(name).value}", "the parts of ranks do not belong together",
+                    "Sum it over the ranks first, or use c_reduce_parts.",
+                )  # fmt: skip
+            self.wholes[part] = name
+        return SHARD
+
+    def _check_gathered(self, op: Operator) -> None:
+        """Raise if parts are gathered that are not those of the parameter."""
+        for part, whole in zip(op.input("X"), op.output("Out"), strict=True):
+            if self.wholes.get(part) != whole:
+                raise wrong(
+                    op, f"gathers {part} into {whole}, of which it is no part", "the parameter gets other numbers",
+                    f"Gather what c_part has made of {whole}, after its update.",
+                )  # fmt: skip
+            self.updated.pop(whole, None)
+
+    def _check_reduced(self, op: Operator, name: str, kind: Spread) -> None:
+        before = self.reduced.get(name)
+        if kind is R and before is not None:
+            raise wrong(
+                op, f"sums {name} over the ranks, which {before.type} has done already",
+                "the gradient is then multiplied by the number of ranks",
+                "Leave one of the two out.", [f"before: {before}"],
+            )  # fmt: skip
+        if kind is R and op.type not in _EXTREMES:
+            raise wrong(
+                op, f"sums {name} over the ranks, where it is the same", "the sum is multiplied by the number of ranks",
+                "Leave it out, or divide it by the number of ranks.",
+            )  # fmt: skip
+        if kind is Spread.MAXIMUM and op.type != "c_allreduce_max":
+            raise wrong(
+                op,
+                f"sums {name}, the maximum over each rank's part",
+                "a maximum norm is no sum",
+                "Use c_allreduce_max.",
+            )
+        if kind is Spread.NORMS:
+            raise wrong(
+                op, f"adds up {name}, norms of each rank's part", "squares add up, norms do not", "Use c_allgather."
+            )
+        if (kind is Spread.SQUARES or self._is_partial(name)) and op.type in _NO_SUMS:
+            raise wrong(
+                op, f"takes the {_NO_SUMS[op.type]} of {name}, one rank's part of a sum", "the parts add up",
+                "Use c_allreduce_sum.",
+            )  # fmt: skip
+
+    def _check_update(self, op: Operator) -> None:
+        param = op.input("Param")[0]
+        if self.of(param) is SHARD and op.type not in UPDATES_OF_PARTS:
+            raise wrong(
+                op, f"updates {param}, one rank's part, by norms of all its elements", "each rank then has other norms",
+                "Let it update the whole parameter, by the whole gradient.",
+            )  # fmt: skip
+        if param in self.wholes:
+            self.updated[self.wholes[param]] = op
+        for name in state_of(op) if self.of(param) is R else ():
+            if self.of(name) is SHARD or _shape(op, name) != _shape(op, param):
+                raise wrong(
+                    op, f"updates all of {param} by {name}, one rank's part of the state",
+                    "parameters of ranks then drift apart", "Let it update c_part of the parameter.",
+                )  # fmt: skip
+        self._check_rate(op, param)
+        if self._draws(op) and op.attr("sigma") and not op.attr("seed"):
+            raise wrong(
+                op, f"adds noise to {param} that each rank draws for itself", "parameters of ranks then drift apart",
+                "Say DataParallel(..., exact=True), where all ranks draw the same, or give the update a seed.",
+            )  # fmt: skip
+        for name in op.inputs["Grad"]:
+            kind = self.of(name)
+            if kind is R or self.is_local_sgd or (kind is SHARD and self.of(param) is SHARD):
+                continue
+            if name in self.summed:
+                raise wrong(
+                    op, f"updates {param} by {name}, which is changed after its sum by numbers of one rank",
+                    "parameters of ranks then drift apart",
+                    "Change it by what is the same on all ranks, such as a value that c_allreduce_sum has summed, or "
+                    "numbers drawn with a seed or with DataParallel(..., exact=True).",
+                )  # fmt: skip
+            if name in self.later:
+                raise wrong(
+                    op, f"updates {param} before {name} is summed over the ranks",
+                    "parameters of ranks then drift apart", "Put it after the c_allreduce_sum of the gradient.",
+                )  # fmt: skip
+            raise wrong(
+                op, f"updates {param} by one rank's part of its gradient", "parameters of ranks then drift apart",
+                f"Sum {name} over the ranks: apply DataParallel to the program, or insert c_allreduce_sum.",
+            )  # fmt: skip
+
+    def _check_rate(self, op: Operator, param: str) -> None:
+        """Raise if the learning rate, or what else an update reads, is that of one rank."""
+        for name in op.input_arg_names if not self.is_local_sgd else ():
+            if name in op.inputs["Grad"] or name in self.settings:
+                continue
+            if self.of(name) in (LOCAL, PARTIAL):
+                raise wrong(
+                    op, f"updates {param} by {name}, which is {self.of(name).value}",
+                    "parameters of ranks then drift apart", f"Average {name}: c_allreduce_sum, then scale by 1 / N.",
+                )  # fmt: skip
+
+    def _check_kept(self, op: Operator, var: Variable | None, found: Spread) -> None:
+        if var is None or not var.persistable or self.is_local_sgd:
+            return
+        if found is PARTIAL and not isinstance(var, Parameter):
+            return  # accumulated gradients, which a later step sums
+        if self.keeps_local:
+            self.kept.add(var.name)
+            return
+        raise wrong(
+            op, f"keeps {var.name}, which is {found.value}", "values of ranks then differ",
+            "Average it over the ranks, or say verify(program, statistics='local') if each rank's own are meant.",
+        )  # fmt: skip
+
+
+def _shape(op: Operator, name: str) -> tuple[int, ...] | None:
+    var = op.block.find_var(name)
+    return None if var is None else var.shape
+
+
+def _changes_ranks(block: Block) -> bool:
+    """Whether a block, or one that it runs, has updates or exchanges."""
+    return any(is_update(op.definition) or op.type.startswith("c_") for op in every_op(block))
+
+
+_OF_PARTS = dict.fromkeys((SHARD, Spread.SQUARES, Spread.MAXIMUM, Spread.NORMS))
+"""Kinds of values that a rank computes from its own part of the elements."""
+
+
+def _adds(op: Operator) -> bool:
+    """Whether a ``scale`` adds a number, so that the result of a sum is not the sum of the results."""
+    return op.type == "scale" and bool(op.attr("bias"))
+
+
+def _which(op: Operator, check: SpreadWalk, kind: Spread) -> str:
+    """The inputs of a kind."""
+    return ", ".join(name for name in op.input_arg_names if check.of(name) is kind)
