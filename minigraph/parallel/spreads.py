@@ -42,6 +42,10 @@ _CLIPS = frozenset({
     "clip", "clip_by_norm", "clip_by_global_norm", "clip_factor", "global_norm", "squared_l2_norm", "norm",
     "p_norm", "sqrt", "square",
 })  # fmt: skip
+_CURVED = frozenset({
+    "sign", "tanh", "sigmoid", "softmax", "log_softmax", "exp", "log", "pow", "rsqrt", "reciprocal",
+})  # fmt: skip
+"""Operators that make of a divided gradient something else than the divided result, and are no clips."""
 _NO_SUMS = {"c_allreduce_max": "maximum", "c_allreduce_min": "minimum", "c_allreduce_prod": "product"}
 """Names of the reductions that are no sums."""
 _EXTREMES = frozenset({"c_allreduce_max", "c_allreduce_min"})
@@ -188,6 +192,12 @@ class SpreadWalk:
                 op, "updates BatchSize, BatchSum and BatchSquareSum by means over the rows of one rank",
                 "their sum over ranks is no count of samples",
                 "Leave slot_dim out: then they are sums over rows, which add up.",
+            )  # fmt: skip
+        if is_divided and op.type in _CURVED and LOCAL in kinds and self._flows_back(op):
+            raise wrong(
+                op, "changes the scale of a gradient inside the backward pass, which is divided by the number of ranks",
+                "the updates depend on how many ranks there are",
+                "Use it on the gradients of parameters, after their sum.",
             )  # fmt: skip
         if is_divided and op.type in _CLIPS and LOCAL in kinds and self._flows_back(op):
             raise wrong(

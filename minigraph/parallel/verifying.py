@@ -7,6 +7,7 @@ from itertools import zip_longest
 from minigraph.errors import VerifyError
 from minigraph.ir import Program
 from minigraph.parallel.division import check_averages, check_division
+from minigraph.parallel.sources import check_sources
 from minigraph.parallel.spreads import SpreadWalk, exchanges
 from minigraph.parallel.waits import check_waits
 from minigraph.support.public import public
@@ -52,6 +53,7 @@ def verify(
     Traceback (most recent call last):
     VerifyError: sgd updates fc_0.w_0 by one rank's part of its gradient
     """
+    check_sources(program)
     check = SpreadWalk(program, statistics == "local")
     check.run()
     if check.kept:  # the next step reads what this one has kept

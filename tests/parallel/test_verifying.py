@@ -702,6 +702,88 @@ def an_update_by_the_norm_of_a_part():
     return main
 
 
+@case(
+    WRONG, "mean_grad takes mean_0.tmp_0 for Out@GRAD, which flows back from no loss", "Give Out@GRAD the gradient of"
+)
+def a_loss_in_place_of_its_gradient():
+    main = exchanged(training())
+    main.global_block().ops.of_type("mean_grad")[0].set_input("Out@GRAD", ["mean_0.tmp_0"])
+    return main
+
+
+@case(WRONG, "mul_grad takes fc_0.tmp_0 for Out@GRAD, which flows back from no loss", "gradient of")
+def rows_in_place_of_their_gradient():
+    main = exchanged(training())
+    main.global_block().ops.of_type("mul_grad")[1].set_input("Out@GRAD", ["fc_0.tmp_0"])
+    return main
+
+
+@case(WRONG, "mean_grad takes mean_0.tmp_0@GRAD for Out@GRAD, which flows back from no loss", "not divided")
+def a_division_of_the_loss_in_place_of_its_gradient():
+    main = exchanged(training())
+    scale = next(op for op in main.global_block().ops.of_type("scale") if op.role & Role.BACKWARD)
+    scale.set_input("X", ["mean_0.tmp_0"])
+    return main
+
+
+@case(RIGHT)
+def a_gradient_that_is_fed():
+    main = exchanged(training())
+    fluid.passes.collective.feed_gradients_of_losses(main)
+    return main
+
+
+@case(RIGHT)
+def a_gradient_from_elsewhere_in_the_loss():
+    def hidden(x):
+        (slope,) = fluid.gradients(layers.tanh(x), x, fluid.data("towards", [None, 4]))
+        return x * slope
+
+    return exchanged(training(hidden=hidden))
+
+
+@case(WRONG, "sign changes the scale of a gradient inside the backward pass", "after their sum")
+def signs_of_a_gradient_inside():
+    main = exchanged(training())
+    insert(main, "sign", {"X": "fc_1.tmp_0@GRAD"}, {"Out": "fc_1.tmp_0@GRAD"}, "mul_grad")
+    return main
+
+
+@case(RIGHT)
+def signs_of_the_sum():
+    main = exchanged(training())
+    insert(main, "sign", {"X": "w@GRAD"}, {"Out": "w@GRAD"}, "sgd", Role.OPTIMIZE)
+    return main
+
+
+@case(WRONG, "c_sync_comm_stream reads w@GRAD and writes v@GRAD", "use assign to copy")
+def a_wait_that_copies():
+    main = exchanged(training())
+    main.global_block().ops.of_type("c_sync_comm_stream")[0].set_input("X", ["w@GRAD"])
+    return main
+
+
+@case(WRONG, "c_sync_calc_stream reads w and writes v@GRAD", "it only waits")
+def a_wait_for_the_computation_that_copies():
+    main = exchanged(training())
+    main.global_block().ops.of_type("c_sync_calc_stream")[0].set_input("X", ["w"])
+    return main
+
+
+@case(WRONG, "sgd reads v@GRAD.part, which nothing makes before it", "c_part")
+def parts_of_gradients_that_nothing_makes():
+    main = ShardOptimizerState(2)(exchanged(training()))
+    main.global_block().remove(next(op for op in main.global_block().ops if "w@GRAD.part" in op.output_arg_names))
+    return main
+
+
+@case(WRONG, "clip_parts reads", "which nothing makes before it")
+def norms_that_nothing_gathers():
+    main = divided()
+    main.global_block().remove(main.global_block().ops.of_type("c_allgather")[0])
+    return main
+
+
 @pytest.mark.parametrize("name", RIGHT)
 def test_what_trains_like_one_rank_is_accepted(name):
     parallel.verify(RIGHT[name][0]())
