@@ -146,7 +146,8 @@ def seed_draws(xp, step, *, seed, number, shard, shards, rng=None):
 def _of_shard(step, seed, number, shard, shards) -> np.random.SeedSequence:
     """The source of the seeds of one shard; without `shards` one that is no shard's."""
     place = [current().rank * shards + shard] if shards else [0, 1]
-    return np.random.SeedSequence([seed % 2**32, number, int(step[0]), *place])
+    at = 0 if step is None else int(step[0]) % 2**64  # steps are counted from 1
+    return np.random.SeedSequence([seed % 2**32, number, at, *place])
 
 
 @kernel("dropout")

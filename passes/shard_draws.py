@@ -48,6 +48,19 @@ def keeps_seed(op: Operator) -> bool:
     return "SeedOut" in op.outputs
 
 
+def has_fixed_seed(op: Operator) -> bool:
+    """Whether an operator draws the same numbers in every run, by a seed of its own."""
+    if keeps_seed(op) or not draws(op):
+        return False
+    is_fixed = "fix_seed" in op.definition.attrs
+    return bool(op.inputs.get("Seed")) or bool(op.attr("fix_seed") if is_fixed else op.attr("seed"))
+
+
+def draws_anew(op: Operator) -> bool:
+    """Whether something that runs where `op` does draws other numbers in each run."""
+    return not all(map(has_fixed_seed, drawing_ops(op)))
+
+
 def seed_of(op: Operator) -> int:
     """The seed that an operator, or the first of those of its block, was given; else that of the program.
 
@@ -60,8 +73,33 @@ def seed_of(op: Operator) -> int:
 
 
 def forget_seeds(op: Operator) -> None:
-    """Let an operator, and those of its block, draw from the generator of the run, whatever seed they were given."""
+    """Let an operator draw from the generator of the run, whatever seed it was given."""
+    for name, value in (("seed", 0), ("fix_seed", False)):
+        if name in op.definition.attrs:
+            op.set_attr(name, value)
+
+
+def fix_draws_inside(op: Operator, shard: int, shards: int) -> None:
+    """Let what draws by seeds of its own in the block that `op` runs have those of a shard.
+
+    The generator of the run then goes on with a number that it has drawn before.
+    """
     for each in drawing_ops(op):
-        for name, value in (("seed", 0), ("fix_seed", False)):
-            if name in each.definition.attrs:
-                each.set_attr(name, value)
+        if not has_fixed_seed(each):
+            forget_seeds(each)
+            continue
+        if each.inputs.get("Seed"):
+            continue
+        block, key = each.block, {"seed": each.attr("seed"), "number": 0, "shard": shard, "shards": shards}
+        with block.inserting_before(each, role=each.role):
+            if "Seed" in each.definition.input_slots:
+                seed = block.create_var(dtype="int32", stop_gradient=True)
+                block.append_op("shard_seed", {}, {"Out": seed}, key)
+                each.set_input("Seed", [seed.name])
+                continue
+            rest = block.create_var(dtype="int32", stop_gradient=True)
+            block.append_op("seed", {}, {"Out": rest}, {})
+            block.append_op("seed_draws", {}, {}, key)
+        forget_seeds(each)
+        with block.inserting_before(each._next, role=each.role):
+            block.append_op("seed_draws", {"Step": rest}, {}, key)

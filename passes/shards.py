@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -14,7 +14,17 @@ from minigraph.opdef import EMPTY, SUB_BLOCK
 from minigraph.passes.base import Pass
 from minigraph.passes.rewriting import completed_pairs, open_axes
 from minigraph.passes.shard_blocks import BlockCopies, ops_inside
-from minigraph.passes.shard_draws import STEP, append_count, drawing_ops, forget_seeds, keeps_seed, seed_of
+from minigraph.passes.shard_draws import (
+    STEP,
+    append_count,
+    drawing_ops,
+    draws_anew,
+    fix_draws_inside,
+    forget_seeds,
+    has_fixed_seed,
+    keeps_seed,
+    seed_of,
+)
 from minigraph.passes.unroll_recurrent import UnrollRecurrent
 from minigraph.support.communicator import tree
 from minigraph.types import DType
@@ -32,9 +42,11 @@ class ShardBatch(Pass):
     divided by their number on the outermost level. A recurrent network is written out step by step, if their number is
     known; of other loops, and of branches, each shard has its own, which its own samples decide.
 
-    Random numbers follow from the seed of the operator or of the program, the step, and the number of the shard among
-    those of all ranks. What is drawn outside of the forward pass, such as noise for gradients, is the same for all. The
-    startup program must hold the number of steps, as `count_steps` of ``minigraph.passes.shard_draws`` has it.
+    Random numbers follow from the seed of the program, the step, and the number of the shard among those of all ranks.
+    What is drawn outside of the forward pass, such as noise for gradients, is the same for all. An operator with a seed
+    of its own draws the same in every step, as it does in the given program: other numbers for each shard if it reads
+    samples, and else the same for all. The startup program must hold the number of steps, as `count_steps` of
+    ``minigraph.passes.shard_draws`` has it.
 
     A ``batch_norm`` normalizes each shard by its own statistics. Its running statistics become the mean of those that
     the shards make of them, added up by the tree; `average_statistics` takes it over the ranks.
@@ -145,7 +157,7 @@ class _Sharding:
         """
         ops = [op for op in self.block.ops if not op.role & (Role.OPTIMIZE | Role.LR_SCHED)]
         end = max((number for number, op in enumerate(ops) if completed_pairs(op)), default=0)
-        self.draws = {op for op in ops[:end] if drawing_ops(op)}
+        self.draws = {op for op in ops[:end] if draws_anew(op)}
         found = self._followed(ops, with_overwriting=False)
         last = next((op for op in reversed(found) if op.role & Role.BACKWARD), None)
         if last is None:
@@ -276,7 +288,7 @@ class _Sharding:
 
     def _seed_draws_for_all(self) -> None:
         """Count steps if anything draws, and let what is not divided draw the same on all ranks."""
-        drawing = [op for op in self.block.ops if drawing_ops(op)]
+        drawing = [op for op in self.block.ops if draws_anew(op)]
         if not drawing:
             return
         with self.block.inserting_before(drawing[0], role=Role(drawing[0].role & ~Role.LOSS)):
@@ -286,7 +298,9 @@ class _Sharding:
             attrs = {"seed": seed_of(op), "number": number, "op_role": op.role & ~Role.LOSS}
             with self.block.inserting_before(op):
                 self.block.append_op("seed_draws", {"Step": STEP}, {}, attrs)
-            forget_seeds(op)
+            for each in drawing_ops(op):
+                if not has_fixed_seed(each):
+                    forget_seeds(each)
 
     def _split(self, name: str) -> list[str]:
         like = self.block.var(name)
@@ -311,9 +325,9 @@ class _Sharding:
             op.inputs.get("Seed", ()) if keeps_seed(op) else ()
         )
         if is_drawing and "Seed" in op.definition.input_slots:
-            inputs["Seed"] = self._seed(op, shard, number)
+            inputs["Seed"] = self._seed(op, names, shard, number)
         elif is_drawing:
-            self._append("seed_draws", {"Step": STEP}, {}, self._key(op, shard, number), op)
+            self._append("seed_draws", _step(op, names), {}, self._key(op, shard, number), op)
         unchanged = unchanged_names(op)  # such as statistics that are only used
         outputs = {
             slot: [names.get(name, name) if name in unchanged else self._of_shard(name, names, shard) for name in given]
@@ -327,8 +341,7 @@ class _Sharding:
         self, op: Operator, names: dict[str, str], shard: int, number: int, copies: BlockCopies
     ) -> None:
         """An operator that runs a block, with a copy of the block, for one shard."""
-        is_drawing = bool(drawing_ops(op))
-        if is_drawing:
+        if draws_anew(op):
             self._append("seed_draws", {"Step": STEP}, {}, self._key(op, shard, number), op)
         read = set(op.input_arg_names)
         for name in op.output_arg_names:
@@ -339,8 +352,7 @@ class _Sharding:
                 self._of_shard(name, names, shard)
         twin = copies.copy(op, names, self.after)
         twin.role = Role(twin.role & ~Role.LOSS)
-        if is_drawing:
-            forget_seeds(twin)
+        fix_draws_inside(twin, shard, self.shards)
         for name in op.output_arg_names:
             if name != EMPTY:
                 self.block.var(names.get(name, name)).tensor_type = self.block.var(name).tensor_type
@@ -355,15 +367,19 @@ class _Sharding:
         names[name] = self._new(f"{name}.shard_{shard}", self.block.var(name), type=self.block.var(name).kind)
         return names[name]
 
-    def _seed(self, op: Operator, shard: int, number: int) -> str:
+    def _seed(self, op: Operator, names: dict[str, str], shard: int, number: int) -> str:
         seed = self._new(f"{op.output('Out')[0]}.seed.shard_{shard}", self.block.var(op.output("Out")[0]))
         attrs = {"dtype": int(DType.INT64 if keeps_seed(op) else DType.INT32)}
-        self._append("shard_seed", {"Step": STEP}, {"Out": seed}, {**self._key(op, shard, number), **attrs}, op)
+        self._append("shard_seed", _step(op, names), {"Out": seed}, {**self._key(op, shard, number), **attrs}, op)
         return seed
 
     def _key(self, op: Operator, shard: int, number: int) -> dict[str, int]:
-        """What the numbers that an operator draws depend on, with the step and the rank."""
-        return {"seed": seed_of(op), "number": number, "shard": shard, "shards": self.shards}
+        """What the numbers that an operator draws depend on, with the step and the rank.
+
+        Operators that were given one seed draw the same.
+        """
+        seed, number = (op.attr("seed"), 0) if has_fixed_seed(op) else (seed_of(op), number)
+        return {"seed": seed, "number": number, "shard": shard, "shards": self.shards}
 
     def _add_up(self, op: Operator, name: str, parts: Sequence[str], role_vars: tuple[str, str]) -> None:
         """Add the shards' gradients of a parameter, two neighbours at a time."""
@@ -471,6 +487,14 @@ def _state(block: Block) -> set[str]:
         found.update(name for name in op.input_arg_names if name not in written)
         written.update(op.output_arg_names)
     return {name for name in found if (var := block.find_var(name)) is not None and var.persistable}
+
+
+def _step(op: Operator, names: Mapping[str, str]) -> dict[str, str]:
+    """What the numbers that a shard draws follow in time: the step, a seed that the operator reads, or nothing."""
+    if not has_fixed_seed(op):
+        return {"Step": STEP}
+    given = op.inputs.get("Seed", ())
+    return {"Step": names.get(given[0], given[0])} if given else {}
 
 
 def _is_number(var: Variable) -> bool:

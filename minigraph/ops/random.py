@@ -171,22 +171,26 @@ def seed(*, seed: int = 0) -> TensorType:
 
 
 @op("shard_seed", inputs="Step", outputs="Out", grad=None)
-def shard_seed(step: TensorType, *, seed: int = 0, number: int, shard: int, shards: int, dtype: int = 2) -> TensorType:
+def shard_seed(
+    step: TensorType | None, *, seed: int = 0, number: int, shard: int, shards: int, dtype: int = 2
+) -> TensorType:
     """``Out``, int32[1] or int64[1], is a Seed for ``dropout`` that follows from the arguments and the rank alone.
 
     `number` tells the draws of a program apart, `shard` the parts of the batch, of which this rank has `shards`.
+    Without Step it is the same in every run.
     """
     require(0 <= shard < shards, f"shard must be from 0 to {shards - 1}, got {shard}")
     return TensorType(as_index_dtype(dtype), (1,))
 
 
 @op("seed_draws", inputs="Step", outputs="", grad=None, has_effect=True)
-def seed_draws(step: TensorType, *, seed: int = 0, number: int, shard: int = 0, shards: int = 0) -> tuple[()]:
+def seed_draws(step: TensorType | None, *, seed: int = 0, number: int, shard: int = 0, shards: int = 0) -> tuple[()]:
     """Let the generator of the run draw from here on what follows from the arguments and the rank alone.
 
     Arguments are those of ``shard_seed``. Without `shards` the rank does not matter: all ranks draw the same.
     """
-    require_one_element(step, "Step")
+    if step is not None:
+        require_one_element(step, "Step")
     require(shard in range(max(shards, 1)), f"shard must be from 0 to {max(shards, 1) - 1}, got {shard}")
     return ()
 

@@ -28,10 +28,11 @@ class DataParallel(GradAllReduce):
     With `exact`, each rank computes its part of `shards` shards of the batch one by one, and sums over them have one
     order: the bits of parameters, norms and factors are the same on every number of ranks that divides `shards`. They
     are so on machines with the same processor, BLAS and number of its threads. Random numbers follow from the seed, the
-    step and the shard. A ``batch_norm`` has the statistics of each shard, and as running statistics the mean over the
-    shards, see `minigraph.passes.ShardBatch`. With and without `sharded`, norms that the program computes by operators
-    such as ``reduce_sum`` may differ by rounding, and so may norms of float64 arrays: their squares are added in their
-    own type, of the whole array or block by block, while squares of float32 are added in float64.
+    step and the shard; those of an operator with a seed of its own are the same in every step. A ``batch_norm`` has the
+    statistics of each shard, and as running statistics the mean over the shards, see `minigraph.passes.ShardBatch`.
+    With and without `sharded`, norms that the program computes by operators such as ``reduce_sum`` may differ by
+    rounding, and so may norms of float64 arrays: their squares are added in their own type, of the whole array or block
+    by block, while squares of float32 are added in float64.
 
     Attributes
     ----------

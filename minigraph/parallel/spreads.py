@@ -11,6 +11,7 @@ from minigraph.opdef import EMPTY, GRAD_SUFFIX, is_update
 from minigraph.parallel.wrong import every_op, wrong
 from minigraph.passes.collective import SNAPSHOT
 from minigraph.passes.rewriting import draws
+from minigraph.passes.shard_draws import has_fixed_seed
 from minigraph.passes.shard_state import UPDATES_OF_PARTS, sharded_state, state_of
 
 
@@ -170,7 +171,7 @@ class SpreadWalk:
 
     def _draws(self, op: Operator) -> bool:
         """Whether an operator draws random numbers that are others on each rank."""
-        return draws(op) and not self.draws_alike
+        return op.type == "shard_seed" or (draws(op) and not self.draws_alike and not has_fixed_seed(op))
 
     def _keeps_settings(self, op: Operator) -> bool:
         """Whether an operator of the forward pass computes of settings alone."""

@@ -263,6 +263,113 @@ def test_steps_shards_and_operators_draw_their_own():
     assert len(set(found)) == len(found) == 12
 
 
+FIXED = {
+    "dropout": lambda x: layers.dropout(x, 0.5, seed=5),
+    "gaussian_random_batch_size_like": lambda x: layers.gaussian_random_batch_size_like(x, [-1, 6], seed=5),
+    "uniform_random_batch_size_like": lambda x: layers.uniform_random_batch_size_like(x, [-1, 6], seed=5),
+    "sampling_id": lambda x: sampled(layers.softmax(x)),
+    "seed": lambda x: masked(x, drawn("seed", "int32", seed=5)),
+    "gaussian_random": lambda x: x + layers.gaussian_random([6], seed=5),
+}  # fmt: skip
+
+
+def sampled(chances):
+    return layers.cast(layers.reshape(layers.sampling_id(chances, seed=5), [-1, 1]), "float32")
+
+
+def masked(x, seed):
+    """A dropout by a seed that it reads."""
+    block = fluid.default_main_program().current_block()
+    out, mask = (block.create_var(name=f"dropped.{seed.name}.{which}") for which in ("out", "mask"))
+    block.append_op("dropout", {"X": x, "Seed": seed}, {"Out": out, "Mask": mask}, {"dropout_prob": 0.5})
+    return out
+
+
+def steps_of(make, shards, steps=3):
+    """What `make` draws in some steps by each shard; the first row of the batch is that of the others."""
+    main, startup = fluid.Program(), fluid.Program()
+    with fluid.program_guard(main, startup), fluid.unique_name.guard():
+        values = make(given())
+        values = values if isinstance(values, tuple) else (values,)
+        fluid.optimizer.SGD(0.0).minimize(squares(layers.fc(layers.sums([layers.fc(each, 1) for each in values]), 1)))
+    rewrite = DataParallel(1, shards=shards, exact=True)
+    rewrite.prepare(startup)
+    twin = rewrite(main) if shards else main
+    executor, scope = fluid.Executor(), fluid.Scope()
+    executor.run(startup, scope=scope)
+    names = [f"{each.name}.shard_{shard}" for each in values for shard in range(shards)]
+    feed = {"x": np.tile(np.arange(6, dtype="float32") / 6, (8, 1))}
+    return [[each.tobytes() for each in executor.run(twin, feed, names, scope=scope)] for _ in range(steps)]
+
+
+@pytest.mark.parametrize("name", FIXED)
+def test_a_seed_of_an_operator_fixes_its_numbers_for_all_steps(name):
+    first, *others = steps_of(FIXED[name], 2)
+    assert all(each == first for each in others)
+    assert (first[0] != first[1]) == (name != "gaussian_random")
+
+
+def test_numbers_with_a_seed_that_read_no_samples_are_those_without_shards():
+    main, startup = fluid.Program(), fluid.Program()
+    with fluid.program_guard(main, startup), fluid.unique_name.guard():
+        projection = layers.gaussian_random([6, 3], seed=3)
+        fluid.optimizer.SGD(0.1).minimize(squares(layers.fc(layers.matmul(given(), projection), 1)))
+    executor = fluid.Executor()
+    executor.run(startup)
+    feed = {"x": np.ones((4, 6), "float32")}
+    (plain,) = executor.run(main, feed, [projection])
+    (exact,) = executor.run(DataParallel(1, shards=2, exact=True)(main), feed, [projection])
+    np.testing.assert_array_equal(exact, plain)
+
+
+def test_operators_with_one_seed_draw_the_same_in_shards_too():
+    same = steps_of(lambda x: (layers.dropout(x, 0.5, seed=5), layers.dropout(x, 0.5, seed=5)), 2)
+    assert all(drawn[:2] == drawn[2:] for drawn in same)
+    other = steps_of(lambda x: (layers.dropout(x, 0.5, seed=5), layers.dropout(x, 0.5, seed=6)), 2)
+    assert all(drawn[:2] != drawn[2:] for drawn in other)
+
+
+def both_kinds_in_a_loop(x):
+    """A dropout with a seed and one without, three times: the last masks of each."""
+    ones, start = layers.ones_like(x), layers.fill_constant([1], "int64", 0)
+
+    def body(i, fixed, free, before):
+        return [i + 1, layers.dropout(ones, 0.5, seed=5), free * 2.0 + layers.dropout(ones, 0.5), fixed]
+
+    _, fixed, free, before = layers.while_loop(lambda i, *_: i < 3, body, [start, x * 0.0, x * 0.0, x * 0.0])
+    return fixed, free, before
+
+
+def test_a_seed_in_a_loop_fixes_every_iteration_and_no_other_draw():
+    first, second, third = steps_of(both_kinds_in_a_loop, 2)
+    fixed, free, before = (slice(2 * number, 2 * number + 2) for number in range(3))
+    assert first[fixed] == second[fixed] == third[fixed] == first[before]
+    assert len({*first[free], *second[free], *third[free]}) == 6
+    assert first[fixed][0] != first[fixed][1]
+    for each in np.frombuffer(first[free][0], "float32").reshape(4, 6).T:
+        assert set(each) <= set(range(8))
+
+
+def noise_in_a_loop():
+    hidden, start = layers.fc(given(), 6), layers.fill_constant([1], "int64", 0)
+
+    def body(i, value):
+        noise = layers.gaussian_random_batch_size_like(value, [-1, 6], seed=5)
+        return [i + 1, layers.dropout(layers.fc(value + noise, 6, param_attr="w", act="tanh"), 0.3)]
+
+    return squares(layers.while_loop(lambda i, _: i < 3, body, [start, hidden])[1])
+
+
+def a_fixed_dropout():
+    return squares(layers.fc(layers.dropout(layers.dropout(given(), 0.5, seed=5), 0.3), 3))
+
+
+@pytest.mark.numbers
+@pytest.mark.parametrize("make", [noise_in_a_loop, a_fixed_dropout])
+def test_every_number_of_ranks_has_the_numbers_of_a_seed(make):
+    assert_same_bits(partial(minimized, make), sharded=(False,))
+
+
 def test_running_statistics_are_the_mean_over_the_shards():
     main, startup = fluid.Program(), fluid.Program()
     with fluid.program_guard(main, startup), fluid.unique_name.guard():

@@ -665,6 +665,15 @@ def a_dropout_of_a_gradient():
 
 
 @case(RIGHT)
+def a_dropout_of_a_gradient_by_a_seed():
+    main = a_dropout_of_a_gradient()
+    (op,) = main.global_block().ops.of_type("dropout")
+    op.set_attr("fix_seed", True)
+    op.set_attr("seed", 3)
+    return main
+
+
+@case(RIGHT)
 def a_dropout_of_a_parameter():
     def hidden(x):
         weight = layers.dropout(layers.create_parameter([4, 4], "float32", name="u"), 0.5)
