@@ -4,7 +4,6 @@ import os
 import sys
 from itertools import pairwise
 
-if sys.path[:1] == [os.getcwd()] and any(
-    flag == "-m" and module.partition(".")[0] == "minigraph" for flag, module in pairwise(sys.orig_argv)
-):
+_is_command = any(flag == "-m" and module.partition(".")[0] == "minigraph" for flag, module in pairwise(sys.orig_argv))
+if _is_command and sys.path[:1] == [os.getcwd()]:
     sys.path.append(sys.path.pop(0))

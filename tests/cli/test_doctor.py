@@ -199,7 +199,7 @@ sys.meta_path.insert(0, Watch())
 import minigraph
 """
     ended = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, encoding="utf-8", timeout=60)
-    before = ["", ".interrupted_import", ".blas"]
+    before = ["", ".current_folder", ".interrupted_import", ".blas"]
     assert ended.stdout.splitlines()[0] == f"True {[f'minigraph.support{each}' for each in before]}"
 
 
