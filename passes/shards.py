@@ -93,7 +93,7 @@ class _Sharding:
         """Dimensions of what is fed along which samples lie, such as the second one of [steps, samples, size]."""
         self.draws: set[Operator] = set()
         """Operators that draw random numbers and that may be divided."""
-        self.state = _state(block)
+        self.state = state_between_runs(block)
         dependent = self._dependent()
         whole = self._of_whole_batch(dependent)
         self.metrics = [op for op in dependent if op in whole]
@@ -465,7 +465,7 @@ class _Sharding:
 def average_statistics(program: Program, ranks: int) -> None:
     """Let running statistics, which `ShardBatch` has made the mean over the shards of a rank, be that of all shards."""
     block = program.global_block()
-    state = _state(block)
+    state = state_between_runs(block)
     scales = [op for op in block.ops.of_type("scale") if op.output("Out")[0] in state and ".shard_" in op.input("X")[0]]
     if not scales:
         return
@@ -479,7 +479,7 @@ def average_statistics(program: Program, ranks: int) -> None:
         op.set_attr("scale", op.attr("scale") / ranks)
 
 
-def _state(block: Block) -> set[str]:
+def state_between_runs(block: Block) -> set[str]:
     """Names of persistable variables that are read before they are written, so that they outlive a run."""
     written: set[str] = set()
     found: set[str] = set()

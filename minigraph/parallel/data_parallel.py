@@ -8,6 +8,7 @@ from minigraph.errors import ProgramError, warn
 from minigraph.ir import Program
 from minigraph.parallel.losses import describe_mixed_samples
 from minigraph.parallel.machine import warn_of_threads
+from minigraph.parallel.statistics import describe_statistics
 from minigraph.parallel.verifying import verify
 from minigraph.passes.collective import GradAllReduce, broadcast_parameters
 from minigraph.passes.shard_draws import count_steps
@@ -63,7 +64,8 @@ class DataParallel(GradAllReduce):
     -----
     UserWarning
         If the loss averages over samples and `ragged` is false: ranks must then be fed as many samples each. If the
-        loss is no mean over samples. With `exact`, if the number of BLAS threads is not chosen.
+        loss is no mean over samples. If a ``batch_norm`` normalizes by the samples of a rank, or something such as
+        ``auc`` keeps state of them. With `exact`, if the number of BLAS threads is not chosen.
 
     Examples
     --------
@@ -122,6 +124,8 @@ class DataParallel(GradAllReduce):
         """Warn where the mean of the losses of ranks, or shards, is not the loss of all samples."""
         if (self._shards if self.exact else self.ranks) == 1:
             return
+        for statistics in describe_statistics(program, self.exact) if self.ranks > 1 else ():
+            warn(statistics)
         scales = self.scales_loss or self.exact
         mixed = describe_mixed_samples(program, scales, self.ragged and not self.exact)
         if mixed is not None:

@@ -1,5 +1,8 @@
 """Losses that are no means over samples are named, because ranks with their own samples do not train as one."""
 
+import re
+import warnings
+
 import pytest
 
 import minigraph as fluid
@@ -103,3 +106,70 @@ def test_shards_that_select_rows_are_named():
 
     with pytest.warns(UserWarning, match=r"each shard averages mean_0.tmp_0 over its own samples"):
         DataParallel(1, shards=4, exact=True)(training(of_some))
+
+
+STATISTICS = {
+    "batch_norm normalizes batch_norm_0.tmp_2 by statistics of a rank's own": lambda hidden, label: layers.batch_norm(
+        hidden
+    ),
+    "batch_norm normalizes inplace_abn_0.tmp_2 by statistics of a rank's own": lambda hidden, label: layers.reshape(
+        layers.inplace_abn(layers.reshape(hidden, [-1, 2, 1, 1])), [-1, 2]
+    ),
+    "center_loss keeps center_loss_0.w_0 of a rank's own samples": lambda hidden, label: layers.center_loss(
+        hidden, label, 2, 0.1, fluid.initializer.Constant(0.0)
+    ),
+    "auc keeps .* of a rank's own samples": lambda hidden, label: (
+        layers.softmax(hidden) + 0.0 * layers.cast(layers.auc(layers.softmax(hidden), label)[0], "float32")
+    ),
+}
+OF_SINGLE_SAMPLES = {
+    "batch_norm of a test": lambda hidden: layers.batch_norm(hidden, is_test=True),
+    "batch_norm by running statistics": lambda hidden: layers.batch_norm(hidden, use_global_stats=True),
+    "data_norm": layers.data_norm,
+    "layer_norm": layers.layer_norm,
+    "group_norm": lambda hidden: layers.group_norm(layers.reshape(hidden, [-1, 2, 1, 1]), 2),
+    "instance_norm": lambda hidden: layers.instance_norm(layers.reshape(hidden, [-1, 1, 2, 1])),
+    "spectral_norm": lambda hidden: layers.matmul(
+        hidden, layers.spectral_norm(layers.create_parameter([2, 2], "float32"))
+    ),
+    "accuracy": lambda hidden: (
+        layers.accuracy(layers.softmax(hidden), layers.cast(hidden[:, :1] > 0.0, "int64")) and hidden
+    ),
+}
+
+
+def network(make):
+    main = fluid.Program()
+    with fluid.program_guard(main, fluid.Program()), fluid.unique_name.guard():
+        hidden = layers.fc(fluid.data("x", [None, 6]), 2)
+        fluid.optimizer.SGD(0.1).minimize(layers.mean(make(hidden)))
+    return main
+
+
+def said(make, ranks=2, **options):
+    """The warnings about statistics and state."""
+    with warnings.catch_warnings(record=True) as shown:
+        warnings.simplefilter("always")
+        DataParallel(ranks, **options)(network(make))
+    return [str(each.message) for each in shown if "of a rank's own samples" in str(each.message)]
+
+
+@pytest.mark.parametrize("message", STATISTICS)
+def test_statistics_and_state_of_one_rank_are_named(message):
+    def make(hidden):
+        return STATISTICS[message](hidden, fluid.data("label", [None, 1], "int64"))
+
+    for options in ({}, {"ragged": True}):
+        (text,) = said(make, **options)
+        assert re.search(rf"^{message}.*created at .*test_losses.py:", text)
+    assert said(make, ranks=1) == []
+
+
+@pytest.mark.parametrize("name", OF_SINGLE_SAMPLES)
+def test_what_each_sample_has_for_itself_needs_no_word(name):
+    for options in ({}, {"ragged": True}):
+        assert said(OF_SINGLE_SAMPLES[name], **options) == []
+
+
+def test_statistics_of_shards_are_those_on_every_number_of_ranks():
+    assert said(layers.batch_norm, exact=True) == []

@@ -1,0 +1,49 @@
+"""Name statistics and state that a rank makes of its own samples alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from minigraph.ir import Operator, Program, Role
+from minigraph.ir.effects import unchanged_names
+from minigraph.passes.shards import state_between_runs
+from minigraph.passes.weighted_means import Samples
+
+
+def describe_statistics(program: Program, exact: bool = False) -> list[str]:
+    """Say what each rank normalizes, and what it keeps, by its own samples.
+
+    With `exact` a ``batch_norm`` has the statistics of shards, which do not depend on the number of ranks.
+    """
+    found: dict[str, list[tuple[Operator, list[str]]]] = {}
+    for op, kept in _of_own_samples(program):
+        found.setdefault(op.type, []).append((op, kept))
+    normalizing = found.pop("batch_norm", [])
+    said = []
+    if normalizing and not exact:
+        names = ", ".join(op.output("Y")[0] for op, _ in normalizing)
+        said.append(
+            f"batch_norm normalizes {names} by statistics of a rank's own samples, so that ranks do not train as one: "
+            "say DataParallel(..., exact=True) for statistics of shards, or use_global_stats=True for running ones, or "
+            f"use group_norm or layer_norm (created at {normalizing[0][0].site})"
+        )
+    for type, ops in found.items():
+        names = ", ".join(dict.fromkeys(name for _, kept in ops for name in kept))
+        said.append(
+            f"{type} keeps {names} of a rank's own samples: sum over the ranks by c_allreduce_sum where you read it, "
+            f"or leave it out of the training program (created at {ops[0][0].site})"
+        )
+    return said
+
+
+def _of_own_samples(program: Program) -> Iterator[tuple[Operator, list[str]]]:
+    """Operators of the forward pass that make statistics of samples, or state, each with the state it keeps."""
+    block = program.global_block()
+    samples, state = Samples(block), state_between_runs(block)
+    for op in samples.ops:
+        if op.role & Role.LR_SCHED or not samples.depends_on_samples(op):
+            continue
+        unchanged = unchanged_names(op)
+        kept = [name for name in op.output_arg_names if name in state and name not in unchanged]
+        if kept or (op.type == "batch_norm" and not (op.attr("is_test") or op.attr("use_global_stats"))):
+            yield op, kept
