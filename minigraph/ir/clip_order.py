@@ -51,8 +51,9 @@ class _Seen:
     def clip(self, op: Operator) -> None:
         served = {grad for _, grad in _served(op)}
         self.clipped_by.update(dict.fromkeys(served, op))
-        # A group of operators may also make the gradient, which it does not read then.
-        made = served.difference(op.input_arg_names)
+        # A group of operators may also make the gradient, or that of another parameter, which it does not read then.
+        made = {name for name in op.output_arg_names if name in served or name.endswith("@GRAD")}
+        made.difference_update(op.input_arg_names)
         self.clip_of.update({name: op for name in op.output_arg_names if name not in made})
 
     def accumulate(self, op: Operator) -> None:

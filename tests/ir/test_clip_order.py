@@ -115,6 +115,15 @@ def test_a_group_that_makes_a_gradient_and_begins_its_clip_is_no_clip_of_it():
     assert "square" in str(group)
 
 
+def test_a_group_that_makes_two_gradients_and_begins_the_clip_of_one_is_no_clip_of_the_other():
+    a, b = (fluid.layers.create_parameter([3], "float32", name=name) for name in "ab")
+    loss = fluid.layers.mean(fluid.layers.tanh(fluid.layers.elementwise_mul(a, b)))
+    fluid.optimizer.SGD(0.1, grad_clip=GradientClipByGlobalNorm(1.0)).minimize(loss)
+    fused = FuseElementwise(least=2)(fluid.default_main_program())
+    group = next(op for op in fused.global_block().ops if "a@GRAD" in op.output_arg_names)
+    assert "b@GRAD" in group.output_arg_names and "square" in str(group) and group.role & Role.CLIP
+
+
 def test_a_clip_of_a_part_of_a_gradient_is_refused():
     fluid.append_backward(network(uses=2))
     (add,) = [op for op in block().ops if op.type == "sum"]
