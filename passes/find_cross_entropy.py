@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, ClassVar
 
 from minigraph.passes.rules import Match, Rule, Rules, attr, gradient_of, op, rule, with_gradients
@@ -12,20 +12,16 @@ _NO_LABEL = -(1 << 31)
 """Value of `ignore_index` that is no class."""
 
 
-def _picked(of_classes: Any, label: Any, is_hot_first: bool) -> Any:
+def _picked(of_classes: Any, label: Any, is_hot_first: bool, **sum_attrs: Any) -> Any:
     """``sum(of_classes * one_hot(label))`` over the classes, with the operands in this order."""
     # There, labels that are no class are rows of zeros where `allow_out_of_range`; a cross entropy would refuse them.
     hot = op("one_hot", X=label, depth=attr(), dtype=attr())
     x, y = (hot, of_classes) if is_hot_first else (of_classes, hot)
-    return op("reduce_sum", X=op("elementwise_mul", X=x, Y=y, axis=attr()), dim=attr(), keep_dim=True)
+    return op("reduce_sum", X=op("elementwise_mul", X=x, Y=y, axis=attr()), **sum_attrs)
 
 
-def _negative(picked: Any) -> Any:
-    return op("scale", X=picked, scale=-1.0, bias_after_scale=attr())
-
-
-def _log_of_sum(x: Any) -> Any:
-    return op("log", X=op("reduce_sum", X=op("exp", X=x), dim=attr(), keep_dim=True))
+def _log_of_sum(x: Any, is_kept: Any = True) -> Any:
+    return op("log", X=op("reduce_sum", X=op("exp", X=x), dim=attr(), keep_dim=is_kept))
 
 
 def _conditions(m: Match) -> Iterator[tuple[bool, str]]:
@@ -37,29 +33,57 @@ def _conditions(m: Match) -> Iterator[tuple[bool, str]]:
     yield all([list(dim) in ([-1], [len(shape) - 1]) for dim in dims]), "sums must be over the classes"
 
 
-def _loss_of_logits(x: Any, label: Any) -> Any:
+def _sums_classes_or_all(m: Match) -> Iterator[tuple[bool, str]]:
+    yield (
+        _adds_all(m) or _dims(m) == {len(m.x.shape) - 1},
+        "the products must be added over the classes, or all of them",
+    )
+
+
+def _adds_all(m: Match) -> bool:
+    """Whether a sum, the dimensions of which are captured, is over the rows as well as over the classes."""
+    return m.is_all or len(_dims(m)) == len(m.x.shape)
+
+
+def _dims(m: Match) -> set[int]:
+    return {each % len(m.x.shape) for each in m.over}
+
+
+def _loss_of_logits(m: Match, x: Any, label: Any) -> Any:
     given = {"Logits": x, "Label": label, "ignore_index": _NO_LABEL}
-    return op("softmax_with_cross_entropy", **given, outputs=["Softmax", "Loss"])[1]
+    return _as_written(m, op("softmax_with_cross_entropy", **given, outputs=["Softmax", "Loss"])[1])
+
+
+def _as_written(m: Match, loss: Any) -> Any:
+    """The loss of each row as the rule has it: added up over all rows, without its column, or multiplied."""
+    if "is_all" in m.pattern.captured and _adds_all(m):
+        loss = op("reduce_sum", X=loss, reduce_all=True, keep_dim=m.is_kept)
+    elif not getattr(m, "is_kept", True):
+        loss = op("reshape2", X=loss, shape=list(m.x.shape[:-1]), outputs=["Out", "XShape"])[0]
+    factor = getattr(m, "factor", -1.0)
+    return loss if factor == -1 else op("scale", X=loss, scale=-factor)
 
 
 def _of_log_p(is_hot_first: bool) -> Iterator[Rule]:
     """The rules for logarithms of probabilities, of which that of the label is picked."""
 
-    @rule
-    def log_of_softmax(x: Any, label: Any) -> Any:
-        return _negative(_picked(op("log", X=x), label, is_hot_first))
+    def rule_of(name: str, log_p: Callable[[Any], Any]) -> Rule:
+        def loss(
+            x: Any, label: Any, factor: Any = attr("scale"), over: Any = attr("dim"), is_all: Any = attr("reduce_all"),
+            is_kept: Any = attr("keep_dim"),
+        ) -> Any:  # fmt: skip
+            picked = _picked(log_p(x), label, is_hot_first, dim=over, reduce_all=is_all, keep_dim=is_kept)
+            return op("scale", X=picked, scale=factor, bias_after_scale=attr())
 
-    @rule
-    def log_softmax(x: Any, label: Any) -> Any:
-        return _negative(_picked(op("log_softmax", X=x, axis=attr()), label, is_hot_first))
+        loss.__name__ = name
+        found = rule(loss)
+        found.where(_conditions)
+        found.where(_sums_classes_or_all)
+        return found
 
-    @rule
-    def by_hand(x: Any, label: Any) -> Any:
-        log_p = op("elementwise_sub", X=x, Y=_log_of_sum(x), axis=attr())
-        return _negative(_picked(log_p, label, is_hot_first))
-
-    for each in (log_of_softmax, log_softmax, by_hand):
-        each.where(_conditions)
+    log_of_softmax = rule_of("log_of_softmax", lambda x: op("log", X=x))
+    log_softmax = rule_of("log_softmax", lambda x: op("log_softmax", X=x, axis=attr()))
+    by_hand = rule_of("by_hand", lambda x: op("elementwise_sub", X=x, Y=_log_of_sum(x), axis=attr()))
 
     @log_of_softmax.where
     def _(m: Match) -> Iterator[tuple[bool, str]]:
@@ -72,8 +96,9 @@ def _of_log_p(is_hot_first: bool) -> Iterator[Rule]:
         yield m.axis in (-1, len(m.x.shape) - 1), "the classes must be the last dimension"
 
     @log_of_softmax.to
-    def _(x: Any, label: Any) -> Any:
-        return op("cross_entropy2", X=x, Label=label, ignore_index=_NO_LABEL, outputs=["Y", "XShape", "MatchX"])[0]
+    def _(m: Match, x: Any, label: Any) -> Any:
+        given = {"X": x, "Label": label, "ignore_index": _NO_LABEL}
+        return _as_written(m, op("cross_entropy2", **given, outputs=["Y", "XShape", "MatchX"])[0])
 
     log_softmax.to(_loss_of_logits)
     by_hand.to(_loss_of_logits)
@@ -83,8 +108,9 @@ def _of_log_p(is_hot_first: bool) -> Iterator[Rule]:
 def _of_logits(is_hot_first: bool, is_top_stopped: bool = False) -> Iterator[Rule]:
     """The rules for the logarithm of a sum of exponentials, less the logit of the label."""
 
-    def less_picked(log_of_sum: Any, x: Any, label: Any) -> Any:
-        return op("elementwise_sub", X=log_of_sum, Y=_picked(x, label, is_hot_first), axis=attr())
+    def less_picked(log_of_sum: Any, x: Any, label: Any, is_kept: Any = True) -> Any:
+        picked = _picked(x, label, is_hot_first, dim=attr(), keep_dim=is_kept)
+        return op("elementwise_sub", X=log_of_sum, Y=picked, axis=attr())
 
     def log_and_top(x: Any) -> tuple[Any, Any]:
         top = op("reduce_max", X=x, dim=attr(), keep_dim=True)
@@ -92,8 +118,8 @@ def _of_logits(is_hot_first: bool, is_top_stopped: bool = False) -> Iterator[Rul
         return _log_of_sum(op("elementwise_sub", X=x, Y=top, axis=attr())), top
 
     @rule
-    def plain(x: Any, label: Any) -> Any:
-        return less_picked(_log_of_sum(x), x, label)
+    def plain(x: Any, label: Any, is_kept: Any = attr("keep_dim")) -> Any:
+        return less_picked(_log_of_sum(x, is_kept), x, label, is_kept)
 
     @rule
     def top_last(x: Any, label: Any) -> Any:
@@ -114,6 +140,7 @@ def _of_logits(is_hot_first: bool, is_top_stopped: bool = False) -> Iterator[Rul
 class FindCrossEntropy(Rules):
     """Turn ``-sum(log_p * one_hot(label))`` over the classes, and its gradient, into a cross entropy of the labels.
 
+    The sum may be over all rows, too, keep its dimensions or not, and be multiplied by another number than -1.
     The logarithms of the probabilities are ``log(softmax(x))``, which becomes ``cross_entropy2`` of the softmax, or
     ``log_softmax(x)`` or ``x - log(sum(exp(x)))``, which become ``softmax_with_cross_entropy``. So does
     ``log(sum(exp(x))) - sum(x * one_hot(label))``, with or without the maximum of each row subtracted in the

@@ -82,6 +82,35 @@ def _(x: Any) -> Any:
     return op("mean", X=x)
 
 
+@rule
+def _mean_of_mean(x: Any) -> Any:
+    return op("mean", X=op("mean", X=x))
+
+
+@_mean_of_mean.to
+def _(x: Any) -> Any:
+    return op("mean", X=x)
+
+
+def _mean_of_view(type: str, attribute: str) -> Rule:
+    @rule
+    def mean_of_view(x: Any) -> Any:
+        return op("mean", X=op(type, X=x, **{attribute: attr()}, outputs=["Out", "XShape"])[0])
+
+    @mean_of_view.to
+    def _(x: Any) -> Any:
+        return op("mean", X=x)
+
+    mean_of_view.where(_has_known_sizes)
+    return mean_of_view
+
+
+_OF_VIEWS = [
+    _mean_of_view(*each)
+    for each in (("reshape2", "shape"), ("squeeze2", "axes"), ("unsqueeze2", "axes"), ("flatten2", "axis"))
+]
+
+
 _OF_POOLS = (
     "ksize", "global_pooling", "strides", "paddings", "exclusive", "adaptive", "ceil_mode", "data_format", "is_test",
     "padding_algorithm",
@@ -114,7 +143,7 @@ def _(x: Any, d: Any, data_format: str) -> Any:
     return op("reduce_mean_grad", X=x, Out_GRAD=d, dim=dim, keep_dim=True, outputs=["X_GRAD"])[0]
 
 
-for _each in (_mean, _divided, _mean_of_rows, _pooled, _pooled_grad):
+for _each in (_mean, _divided, _mean_of_rows, _mean_of_mean, _pooled, _pooled_grad):
     _each.where(_has_known_sizes)
 
 
@@ -160,9 +189,10 @@ def _(x: Any, reduce_all: bool, dim: Sequence[int], keep_dim: bool) -> Any:
 class MeanOfAll(Rules):
     """Turn ``reduce_sum`` that ``scale`` divides into ``reduce_mean``, and that over all dimensions into ``mean``.
 
-    A sum of sums becomes one sum, a mean of means one mean, and the average of whole images a ``reduce_mean``. Likewise
-    for their gradients. `FuseMeanLoss` looks for ``mean`` only, `FindNormalizations` for ``reduce_mean``. A
-    float64 sum stays where the factor, which is a float32, is not exactly 1 by the number of elements.
+    A sum of sums becomes one sum, a mean of means one mean, the mean of a reshaped value that of the value, and the
+    average of whole images a ``reduce_mean``. Likewise for their gradients. `FuseMeanLoss` looks for ``mean`` only,
+    `FindNormalizations` for ``reduce_mean``. A float64 sum stays where the factor, which is a float32, is not exactly 1
+    by the number of elements.
 
     Law: each mean is the same up to rounding: by at most ``2 n eps`` times the mean of the magnitudes of n elements,
     because they are added in another order, and gradients by at most ``2 eps`` times their size.
@@ -173,7 +203,7 @@ class MeanOfAll(Rules):
     rules = (
         *(
             each
-            for forward in (_mean, _divided, _sum_of_sums, _mean_of_means, _mean_of_rows)
+            for forward in (_mean, _divided, _sum_of_sums, _mean_of_means, _mean_of_rows, _mean_of_mean, *_OF_VIEWS)
             for each in with_gradients(forward, "x")
         ),
         _pooled,

@@ -52,8 +52,8 @@ from minigraph.passes.write_where_assigned import WriteWhereAssigned
 # Each pass makes work for later ones: copies hide equal operators, only merged updates take the factor of a clip, and
 # readers that are dead would keep values that the last two passes want for one operator alone.
 IN_ORDER: tuple[Pass, ...] = (
-    FuseGlobalNorm(), MergeExchanges(), UnrollRecurrent(), OrderOperands(), ShareGradients(), MeanOfAll(),
-    FindNormalizations(), FindCrossEntropy(), FoldConstants(), ScaleByConstants(), MultiplyPowers(),
+    FuseGlobalNorm(), MergeExchanges(), UnrollRecurrent(), OrderOperands(), ShareGradients(), FindCrossEntropy(),
+    MeanOfAll(), FindNormalizations(), FoldConstants(), ScaleByConstants(), MultiplyPowers(),
     BroadcastExpanded(), SliceRows(), JoinSlices(), SplitReshaped(), MatmulToMul(), TransposeWeights(), SplitProducts(),
     SplitOperands(), CleanUp(), ScaleIntoMatmul(), TurnTransposes(), TransposeIntoMatmul(), ShareCommonSubexpressions(),
     FuseSoftmaxCrossEntropy(), SkipJoins(), MergeMatmuls(), MergeColumnSums(), MergeProducts(), TransposeOnce(),

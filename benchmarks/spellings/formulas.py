@@ -36,6 +36,16 @@ LOSS = Task(
         "log_softmax by hand": of_logits(
             lambda z, y: _picked(z - layers.log(layers.reduce_sum(layers.exp(z), dim=1, keep_dim=True)), y)
         ),
+        "log_softmax, squeezed": of_logits(
+            lambda z, y: -1.0 * layers.reduce_sum(layers.log(layers.softmax(z)) * layers.one_hot(y, CLASSES), dim=1)
+        ),
+        "log_softmax, all added": of_logits(
+            lambda z, y: layers.log(layers.softmax(z)) * layers.one_hot(y, CLASSES),
+            lambda each: -1.0 * layers.reduce_sum(each) / float(BATCH),
+        ),
+        "reshaped": of_logits(
+            lambda z, y: layers.reshape(layers.cross_entropy(layers.softmax(z), y), [-1])
+        ),
         "log of a sum": of_logits(lambda z, y: _log_of_sum(z) - _of_label(z, y)),
         "log of a sum, less the maximum": of_logits(lambda z, y: _log_of_sum_above_top(z) - _of_label(z, y)),
         "log of a sum, less the maximum, stopped": of_logits(

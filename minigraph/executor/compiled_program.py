@@ -163,8 +163,8 @@ class BuildStrategy(_Strategy):
     >>> strategy.fuse_softmax_cross_entropy = True
     >>> strategy.fold_constants = False
     >>> [each.name for each in strategy.pipeline()]  # doctest: +NORMALIZE_WHITESPACE
-    ['FuseGlobalNorm', 'MergeExchanges', 'UnrollRecurrent', 'OrderOperands', 'ShareGradients', 'MeanOfAll',
-     'FindNormalizations', 'FindCrossEntropy', 'ScaleByConstants', 'MultiplyPowers', 'BroadcastExpanded',
+    ['FuseGlobalNorm', 'MergeExchanges', 'UnrollRecurrent', 'OrderOperands', 'ShareGradients',
+     'FindCrossEntropy', 'MeanOfAll', 'FindNormalizations', 'ScaleByConstants', 'MultiplyPowers', 'BroadcastExpanded',
      'SliceRows', 'JoinSlices', 'SplitReshaped', 'MatmulToMul', 'TransposeWeights', 'SplitProducts', 'SplitOperands',
      'CleanUp', 'ScaleIntoMatmul', 'TurnTransposes', 'ShareCommonSubexpressions', 'FuseSoftmaxCrossEntropy',
      'SkipJoins', 'MergeMatmuls', 'MergeColumnSums', 'MergeProducts', 'TransposeOnce', 'FindGradientDescent',

@@ -19,14 +19,14 @@ LOG_P = {
 each_form = pytest.mark.parametrize("log_p", LOG_P.values(), ids=LOG_P)
 
 
-def of_label(z, y, dim=-1, hot_first=False):
+def of_label(z, y, dim=-1, hot_first=False, keep_dim=True):
     hot = layers.one_hot(y, CLASSES)
     product = layers.elementwise_mul(hot, z) if hot_first else z * hot
-    return layers.reduce_sum(product, dim=dim, keep_dim=True)
+    return layers.reduce_sum(product, dim=dim, keep_dim=keep_dim)
 
 
-def picked(log_p, y, dim=-1, factor=-1.0, hot_first=False):
-    return layers.scale(of_label(log_p, y, dim, hot_first), factor)
+def picked(log_p, y, factor=-1.0, **options):
+    return layers.scale(of_label(log_p, y, **options), factor)
 
 
 def log_of_sum(z, dim=-1):
@@ -50,6 +50,10 @@ def stopped_top(is_first):
         return top + log_of_sum(z - top, dim) if is_first else log_of_sum(z - top, dim) + top
 
     return log
+
+
+def squeezed_loss(z, y):
+    return layers.log(layers.reduce_sum(layers.exp(z), dim=-1)) - of_label(z, y, keep_dim=False)
 
 
 LOGS = {
@@ -99,7 +103,14 @@ NUMBERS = np.random.default_rng(0).normal(size=(4, CLASSES)) * 3
 
 
 @each_form
-@pytest.mark.parametrize("options", [{}, {"dim": 1}, {"hot_first": True}], ids=str)
+@pytest.mark.parametrize(
+    "options",
+    [
+        {}, {"dim": 1}, {"hot_first": True}, {"keep_dim": False}, {"factor": 2.0}, {"factor": -0.25, "dim": None},
+        {"dim": [0, 1], "keep_dim": False}, {"dim": None, "keep_dim": False, "hot_first": True},
+    ],
+    ids=str,
+)  # fmt: skip
 @pytest.mark.parametrize("has_gradient", [True, False])
 def test_loss_and_gradient_are_those_of_the_single_operators(log_p, has_gradient, options):
     program, fetch = build(log_p, has_gradient, **options)
@@ -137,6 +148,22 @@ def test_other_differences_stay(log, loss):
     assert "one_hot" in types(program, fetch)
 
 
+def test_a_logarithm_without_a_column_is_a_loss():
+    program, fetch = build_of(squeezed_loss)
+    expected = run(Interpreter(), program, fetch, NUMBERS)
+    executor = fluid.Executor(passes=pipeline(FindCrossEntropy()))
+    for found, value in zip(run(executor, program, fetch, NUMBERS), expected, strict=True):
+        np.testing.assert_allclose(found, value, rtol=1e-5, atol=1e-6)
+    assert not {"one_hot", "log", "exp"} & {*types(program, fetch)}
+
+
+@each_form
+@pytest.mark.parametrize("options", [{"dim": 0}, {"dim": [0], "keep_dim": False}], ids=str)
+def test_sums_over_rows_alone_stay(log_p, options):
+    program, fetch = build(log_p, **options)
+    assert "one_hot" in types(program, fetch)
+
+
 def test_a_maximum_of_another_value_stays():
     def loss(x, y):
         top = layers.reduce_max(x * 2.0, dim=-1, keep_dim=True)
@@ -147,8 +174,11 @@ def test_a_maximum_of_another_value_stays():
 
 
 @each_form
-def test_the_loss_is_one_operator_afterwards(log_p):
-    program, fetch = build(log_p)
+@pytest.mark.parametrize(
+    "options", [{}, {"keep_dim": False}, {"dim": None, "factor": -0.25, "keep_dim": False}], ids=str
+)
+def test_the_loss_is_one_operator_afterwards(log_p, options):
+    program, fetch = build(log_p, **options)
     executor = fluid.Executor()
     run(executor, program, fetch, NUMBERS)
     types = [step.op.type for step in executor.plans[-1].steps.steps]
@@ -185,7 +215,7 @@ def test_the_operators_are_named():
     for other in ("m", "h", "l@GRAD", "m@GRAD"):
         assert "one_hot" in "".join(op_lines(FindCrossEntropy(), text, ["loss", "p@GRAD", other]))
     for old, new in (
-        ("scale=-1.0", "scale=-2.0"), ("depth=3}", "depth=3, allow_out_of_range=True}"),
+        ("scale=-1.0", "scale=-1.0, bias=1.0"), ("depth=3}", "depth=3, allow_out_of_range=True}"),
         ("softmax(X=x)", "softmax(X=x) {axis=0}"), ("Y=h, Out@GRAD", "Y=l, Out@GRAD"),
     ):  # fmt: skip
         assert old in text

@@ -112,6 +112,11 @@ CHAINS = {
     "kept, then all": lambda x: layers.reduce_mean(layers.reduce_mean(x, dim=2, keep_dim=True)),
     "kept, then taken out": lambda x: layers.reduce_mean(layers.reduce_mean(x, dim=2, keep_dim=True), dim=[0, 2]),
     "sums of sums": lambda x: layers.reduce_sum(layers.reduce_sum(x, dim=-1), dim=0),
+    "mean of a mean": lambda x: layers.mean(layers.mean(x)),
+    "mean of a reshaped value": lambda x: layers.mean(layers.reshape(x, [-1])),
+    "mean of a value with one more dimension": lambda x: layers.mean(layers.unsqueeze(x, [1])),
+    "mean of a squeezed value": lambda x: layers.mean(layers.squeeze(layers.unsqueeze(x, [1]), [1])),
+    "mean of a matrix": lambda x: layers.reduce_mean(layers.flatten(x)),
     "sum of all sums": lambda x: layers.reduce_sum(layers.reduce_sum(x, dim=[0, 1])),
 }
 
