@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from minigraph.ir import Block, Operator, Program, Role
 from minigraph.opdef import EMPTY, SUB_BLOCK
+from minigraph.parallel.mixing import joins_rows, mixes_rows
 from minigraph.passes.weighted_means import Samples
 from minigraph.types import DType
 
@@ -39,7 +40,6 @@ _LINEAR = frozenset({
 """Operators whose result is a sum or mean over samples where their input is one."""
 _BOUNDS = frozenset({"clip", "elementwise_max"})
 """Operators that bound a count, which may be zero."""
-_ALONG_AXIS = frozenset({"softmax", "log_softmax", "cumsum", "norm", "argsort"})
 
 
 def describe_mixed_samples(program: Program, scales_loss: bool, ragged: bool = False) -> str | None:
@@ -76,11 +76,16 @@ def describe_mixed_samples(program: Program, scales_loss: bool, ragged: bool = F
 def _follow(block: Block, ragged: bool, scales_loss: bool) -> dict[str, _Value]:
     """Dependence of values on samples, by name; values that do not depend on any are left out."""
     samples = Samples(block)
+    joined: set[str] = set()
     values = {name: _Value(ROWS) for name, var in block.vars.items() if var.is_data and _is_open(block, name)}
     for op in block.ops:
         if op.role & (Role.OPTIMIZE | Role.LR_SCHED):
             continue
         given = {name: values[name] for name in op.input_arg_names if name in values}
+        rows = [name for name, value in given.items() if value.kind in (ROWS, SHARES)]
+        mixes = not op.role & Role.BACKWARD and mixes_rows(op, rows, samples, joined)
+        if joins_rows(op, samples) or not joined.isdisjoint(op.input_arg_names):
+            joined.update(op.output_arg_names)
         mixed = next((value for value in given.values() if value.kind is MIXED), None)
         for name in op.output_arg_names if given else ():
             if name == EMPTY:
@@ -90,9 +95,9 @@ def _follow(block: Block, ragged: bool, scales_loss: bool) -> dict[str, _Value]:
             if mixed is None and op.role & Role.BACKWARD:
                 kind = _of_gradient(op, name)
             elif mixed is None and ragged:
-                kind = _of_all_ranks(op, name, kinds, samples, scales_loss)
+                kind = _of_all_ranks(op, name, kinds, samples, scales_loss, mixes)
             elif mixed is None:
-                kind = _kind(op, name, kinds, samples)
+                kind = _kind(op, name, kinds, samples, mixes)
             values.pop(name, None)
             if kind is not None:
                 values[name] = mixed or _Value(kind, _mixing(op, samples) if kind is MIXED else None)
@@ -104,7 +109,7 @@ def _mixing(op: Operator, samples: Samples) -> Operator:
     return (samples.decider(op) if SUB_BLOCK in op.attrs else None) or op
 
 
-def _kind(op: Operator, out: str, given: Mapping[str, _Kind], samples: Samples) -> _Kind | None:
+def _kind(op: Operator, out: str, given: Mapping[str, _Kind], samples: Samples, mixes: bool) -> _Kind | None:
     """The kind of a result, None if it does not depend on samples or nothing is known."""
     if SUB_BLOCK in op.attrs:
         if samples.decider(op) is not None:
@@ -120,8 +125,10 @@ def _kind(op: Operator, out: str, given: Mapping[str, _Kind], samples: Samples) 
         if op.type != "elementwise_div" or op.input("X")[0] in totals or not _is_open(op.block, out):
             return MIXED
         return SHARES if set(totals.values()) == {SUM} else ROWS
-    if _is_open(op.block, out):
-        return MIXED if _mixes_rows(op, given) else SHARES if SHARES in rows else ROWS
+    if mixes:
+        return MIXED
+    if _is_open(op.block, out) and not samples.reduces(op):
+        return SHARES if SHARES in rows else ROWS
     reduction = op.attr("reduction") if "reduction" in op.attrs else None
     if op.type in _MEANS or reduction in ("mean", "batchmean"):
         return MIXED if SHARES in rows else MEAN
@@ -130,20 +137,22 @@ def _kind(op: Operator, out: str, given: Mapping[str, _Kind], samples: Samples) 
     return MIXED if _is_floating(op.block, out) else None
 
 
-def _of_all_ranks(op: Operator, out: str, given: Mapping[str, _Kind], samples: Samples, scales: bool) -> _Kind | None:
+def _of_all_ranks(
+    op: Operator, out: str, given: Mapping[str, _Kind], samples: Samples, scales: bool, mixes: bool
+) -> _Kind | None:
     """The kind of a result where gradients read values of all ranks' samples, and sums count once for each rank."""
     several, learned = samples.of_several, samples.learned
     if SUB_BLOCK in op.attrs and not several.isdisjoint(op.input_arg_names):
         return MIXED
     if out not in several:
-        return _kind(op, out, given, samples)
+        return _kind(op, out, given, samples, mixes)
     if out not in learned:
         return ROWS if _is_open(op.block, out) else None
     if ROWS not in given.values():
         return MEAN if scales or samples.is_by_totals(op) else _of_totals(op, given, learned)
-    if _mixes_rows(op, given):
+    if mixes:
         return MIXED
-    if _is_open(op.block, out):
+    if _is_open(op.block, out) and not samples.reduces(op):
         return ROWS
     return MEAN if samples.averages(op) or samples.adds_up(op, scales) else SUM
 
@@ -168,16 +177,6 @@ def _of_totals(op: Operator, given: Mapping[str, _Kind], learned: Set[str]) -> _
         return kind
     is_factor = op.type in ("elementwise_mul", "elementwise_div") and len(given) == 1
     return kind if is_factor and op.input("X") != op.input("Y") else MIXED
-
-
-def _mixes_rows(op: Operator, given: Mapping[str, _Kind]) -> bool:
-    """Whether a row of the result depends on several rows."""
-    name = op.input_arg_names[0]
-    shape = op.block.var(name).shape or ()
-    if op.type in ("mul", "matmul"):
-        return all(each in given for each in op.input_arg_names) and len(shape) == 2
-    is_along = op.type in _ALONG_AXIS and len(shape) > 1 and shape[0] == -1
-    return is_along and op.attr("axis") % len(shape) == 0
 
 
 def _is_open(block: Block, name: str) -> bool:

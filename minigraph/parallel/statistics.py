@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from minigraph.ir import Operator, Program, Role
 from minigraph.ir.effects import unchanged_names
+from minigraph.passes.shard_draws import keeps_seed
 from minigraph.passes.shards import state_between_runs
 from minigraph.passes.weighted_means import Samples
 
@@ -41,7 +42,7 @@ def _of_own_samples(program: Program) -> Iterator[tuple[Operator, list[str]]]:
     block = program.global_block()
     samples, state = Samples(block), state_between_runs(block)
     for op in samples.ops:
-        if op.role & Role.LR_SCHED or not samples.depends_on_samples(op):
+        if op.role & Role.LR_SCHED or keeps_seed(op) or not samples.depends_on_samples(op):
             continue
         unchanged = unchanged_names(op)
         kept = [name for name in op.output_arg_names if name in state and name not in unchanged]

@@ -126,6 +126,7 @@ OF_SINGLE_SAMPLES = {
     "batch_norm of a test": lambda hidden: layers.batch_norm(hidden, is_test=True),
     "batch_norm by running statistics": lambda hidden: layers.batch_norm(hidden, use_global_stats=True),
     "data_norm": layers.data_norm,
+    "random_crop": lambda hidden: hidden + layers.random_crop(hidden, [1]),
     "layer_norm": layers.layer_norm,
     "group_norm": lambda hidden: layers.group_norm(layers.reshape(hidden, [-1, 2, 1, 1]), 2),
     "instance_norm": lambda hidden: layers.instance_norm(layers.reshape(hidden, [-1, 1, 2, 1])),
@@ -173,3 +174,87 @@ def test_what_each_sample_has_for_itself_needs_no_word(name):
 
 def test_statistics_of_shards_are_those_on_every_number_of_ranks():
     assert said(layers.batch_norm, exact=True) == []
+
+
+MIXING = {
+    "softmax": lambda x: layers.softmax(turned(x)),
+    "softmax along the first": lambda x: layers.softmax(x, axis=0),
+    "softmax in a line": lambda x: layers.softmax(layers.reshape(x, [1, -1])),
+    "cumsum": lambda x: layers.cumsum(turned(x), axis=1),
+    "argsort": lambda x: layers.argsort(turned(x), axis=-1)[0],
+    "top_k": lambda x: layers.topk(turned(x), 1)[0],
+    "norm": lambda x: layers.l2_normalize(turned(x), axis=1),
+    "layer_norm": lambda x: layers.layer_norm(turned(x), scale=False, shift=False),
+    "reverse": lambda x: x * layers.reverse(x, 0),
+    "reverse columns": lambda x: turned(x) * layers.reverse(turned(x), 1),
+    "roll": lambda x: x * appended("roll", x, shifts=[1], dims=[0]),
+    "flip": lambda x: x * appended("flip", x, dims=[0]),
+    "shuffle_batch": lambda x: x * fluid.contrib.layers.shuffle_batch(x),
+    "slice": lambda x: x - layers.slice(x, [0], [0], [1]),
+    "split": lambda x: layers.elementwise_mul(*layers.split(x, 2, 0)),
+    "pad": lambda x: layers.pad(x, [1, 0, 0, 0]),
+    "elementwise_sub": lambda x: layers.unsqueeze(x, [0]) - layers.unsqueeze(x, [1]),
+    "matmul": lambda x: layers.matmul(turned(x), turned(x), transpose_x=True),
+    "matmul over samples": lambda x: layers.matmul(x, layers.matmul(x, x, transpose_x=True)),
+    "matmul of steps": lambda x: layers.matmul(steps(x), steps(x), transpose_y=True),
+    "reduce_max": lambda x: steps(x) - layers.reduce_max(steps(x), dim=[1], keep_dim=True),
+}
+APART = {
+    "softmax": layers.softmax,
+    "softmax of columns": lambda x: layers.softmax(turned(x), axis=0),
+    "cumsum": lambda x: layers.cumsum(turned(x), axis=0),
+    "top_k": lambda x: x - layers.topk(x, 1)[0],
+    "reverse": lambda x: turned(x) * layers.reverse(turned(x), 0),
+    "roll": lambda x: x * appended("roll", x, shifts=[1], dims=[1]),
+    "slice": lambda x: steps(x) - layers.slice(steps(x), [0], [0], [1]),
+    "split": lambda x: layers.elementwise_mul(*layers.split(x, 2, 1)),
+    "two batches in one": lambda x: layers.elementwise_mul(
+        *layers.split(layers.tanh(layers.concat([x, x * 2.0])), 2, 0)
+    ),
+    "matmul": lambda x: layers.matmul(layers.reshape(x, [-1, 2, 2]), layers.reshape(x, [-1, 2, 2])),
+    "matmul by weights": lambda x: layers.matmul(x, layers.create_parameter([4, 3], "float32")),
+    "weights of features": lambda x: layers.elementwise_mul(x, layers.create_parameter([4], "float32"), axis=1),
+    "reduce_max": lambda x: steps(x) - layers.reduce_max(steps(x), dim=[0], keep_dim=True),
+}
+
+
+def turned(x):
+    """Samples along the second dimension."""
+    return layers.transpose(x, [1, 0])
+
+
+def steps(x):
+    """Samples along the second of three dimensions, as recurrent networks have them."""
+    return layers.transpose(layers.reshape(x, [-1, 2, 2]), [1, 0, 2])
+
+
+def appended(type, x, **attrs):
+    out = x.block.create_var(name=f"{type}.out")
+    x.block.append_op(type, {"X": x}, {"Out": out}, attrs)
+    return out
+
+
+def mixing(make):
+    main = fluid.Program()
+    with fluid.program_guard(main, fluid.Program()), fluid.unique_name.guard():
+        hidden = layers.fc(fluid.data("x", [None, 6]), 4)
+        fluid.optimizer.SGD(0.1).minimize(layers.mean(layers.square(make(hidden))))
+    return main
+
+
+@pytest.mark.parametrize("name", MIXING)
+def test_samples_that_see_each_other_are_named_wherever_they_lie(name):
+    with pytest.warns(UserWarning, match=rf"^{name.split()[0]} makes .* of all samples of a rank.*test_losses.py:"):
+        DataParallel(2)(mixing(MIXING[name]))
+
+
+@pytest.mark.parametrize("name", sorted(MIXING.keys() - {"reduce_max"}))
+def test_they_are_named_for_ragged_ranks_too(name):
+    with pytest.warns(UserWarning, match=rf"^{name.split()[0]} makes .* of all samples of a rank"):
+        DataParallel(2, ragged=True)(mixing(MIXING[name]))
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("name", APART)
+def test_what_each_sample_makes_of_itself_needs_no_warning(name):
+    DataParallel(2, ragged=True)(mixing(APART[name]))
