@@ -284,6 +284,13 @@ def test_a_layer_computes_what_its_function_computes(layer, build, shape):
     assert np.array_equal(made(x).numpy(), expected)
 
 
+def test_a_layer_norm_warns_of_what_it_does_not_use():
+    """As in Paddle 1.8.5."""
+    with pytest.warns(UserWarning, match="bias_attr"):
+        made = dygraph.LayerNorm(4, shift=False, bias_attr="b")
+    assert [parameter.shape for parameter in made.parameters()] == [[4]]
+
+
 @pytest.mark.parametrize("padding_idx", [None, 1, -1])
 def test_an_embedding_computes_what_its_function_computes(padding_idx):
     ids = np.array([[1, 4], [0, 1]])
@@ -301,7 +308,7 @@ def test_an_embedding_computes_what_its_function_computes(padding_idx):
         lambda: dygraph.Pool2D(), lambda: dygraph.Dropout(2), lambda: dygraph.BatchNorm(2, bias_attr=False),
         lambda: dygraph.Linear(2, 2, param_attr=False), lambda: dygraph.Conv2D(3, 2, 3, groups=2),
         lambda: dygraph.LayerNorm(4)(tensor(2, 3)), lambda: dygraph.LayerNorm([2, 4])(tensor(4)),
-        lambda: dygraph.LayerNorm(4, shift=False, bias_attr="b"), lambda: dygraph.Embedding([4, 2])(tensor(2)),
+        lambda: dygraph.Embedding([4, 2])(tensor(2)),
         lambda: nn.Conv2D(1, 1, 1, padding_mode="reflect"), lambda: nn.MaxPool2D(2, return_mask=True),
         lambda: nn.AvgPool2D(2, divisor_override=3), lambda: nn.BatchNorm2D(2)(tensor(3, 2)),
         lambda: nn.BatchNorm2D(2, data_format="NCL"), lambda: dygraph.Sequential(3),

@@ -62,7 +62,11 @@ def test_other_readers_read_the_variable():
         {"between": "p = exp(X=p)"},
         {"after": "p = exp(X=p)"},
         {"after": "y = exp(X=y)"},
-        {"between": "q = assign(X=y)", "fetch": ["q"], "after": "p = exp(X=q)"},
+        {
+            "between": "q = assign(X=y)",
+            "fetch": ["q", "z"],
+            "after": "z: float32[3] = relu(X=p)\n      p = exp(X=q)",
+        },
         {"made": "swish(X=p)"},
     ],
     ids=str,
