@@ -250,7 +250,7 @@ def are_places(laid) -> bool:
 
 
 def are_rows(*images) -> bool:
-    """Whether the channels of each place lie side by side, and place after place."""
+    """Whether images lie in memory as one row of channels for each place."""
     return all(each.transpose(0, 2, 3, 1).flags.c_contiguous for each in images)
 
 

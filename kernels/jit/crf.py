@@ -47,7 +47,7 @@ def _best_path(xp: Any, emission: Any, transition: Any, present: Any) -> Any:
 def _offer(type: str, kernel: Any, is_known: Any = lambda dtype: True) -> None:
     @offer(type, any_size=True)
     def offered(xp: Any, emission: Any, *given: Any, **attrs: Any) -> Any:
-        # A row, of which a step makes all pairs of tags, is as much work as a row of so many elements elsewhere.
+        # A step makes all pairs of tags, so that the work of a row is the square of their number.
         is_compiled = is_wide(emission.shape[-1] ** 2) and is_known(emission.dtype)
         return partial(kernel, xp, **attrs) if is_compiled else None
 

@@ -47,5 +47,5 @@ def adds_a_row(x: np.ndarray, y: np.ndarray) -> bool:
 
 
 def _is_dense(y: np.ndarray, used: Sequence[int]) -> bool:
-    """Whether the last dimensions lie side by side."""
+    """Whether the elements of the last dimensions are neighbours in memory."""
     return all(y.strides[-1 - i] == prod(used[len(used) - i :]) * y.itemsize for i in range(len(used)))

@@ -1,4 +1,4 @@
-"""Recordings of operators that move elements; `minigraph.kernels.jit.native` records those that compute."""
+"""Recordings of operators that move elements. Operators that compute are recorded in `minigraph.kernels.jit.native`."""
 
 from __future__ import annotations
 

@@ -251,7 +251,7 @@ def main() -> None:
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
     os.dup2(2, 1)
-    # For modules beside the file, of which one may be called random.py, and last for those that the code writes.
+    # Modules beside the file are found, but one called random.py does not hide Python's. The current folder comes last.
     sys.path += [os.path.dirname(os.path.abspath(path)), sys.path.pop(0)]
     with suppress(BrokenPipeError):
         serve(path, megabytes, requests, replies)

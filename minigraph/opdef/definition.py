@@ -1,4 +1,4 @@
-"""What is known about an operator type: its schema, the inference of its results, the rule of its gradient.
+"""Definitions of operator types: schema, inference of results, rule of the gradient.
 
 `minigraph.opdef.registry` makes definitions of functions.
 """

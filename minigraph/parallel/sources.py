@@ -24,7 +24,7 @@ def check_sources(program: Program) -> None:
 
 
 class _Walk:
-    """The values that are there, and those that are gradients, from operator to operator."""
+    """Follow which values exist, and which of them are gradients, from operator to operator."""
 
     def __init__(self, block: Block) -> None:
         forward = [op for op in block.ops if not op.role & (Role.BACKWARD | Role.OPTIMIZE | Role.LR_SCHED)]
@@ -76,7 +76,7 @@ def _is_value(block: Block, name: str) -> bool:
 
 
 def _of(op: Operator, slot: str) -> str:
-    """What the gradient in a slot is that of."""
+    """Name the value whose gradient a slot takes."""
     names = op.inputs.get(slot.removesuffix(GRAD_SUFFIX), ())
     return ", ".join(names) or f"the result {slot.removesuffix(GRAD_SUFFIX)} that it differentiates"
 

@@ -136,7 +136,7 @@ def _fits(value: Array, var: Variable | None) -> bool:
 
 
 def results_by_op(case: Case) -> list[dict[str, Any] | None]:
-    """Results of each operator; None for those that fail, and for those that would read what these write."""
+    """Results of each operator. None stands for an operator that fails, or reads a result of one that failed."""
     values = {name: value.copy() for name, value in {**case.feed, **case.state}.items()}
     random, found = np.random.default_rng(case.seed), []
     program = case.program.clone()
