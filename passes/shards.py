@@ -25,6 +25,7 @@ from minigraph.passes.shard_draws import (
     keeps_seed,
     seed_of,
 )
+from minigraph.passes.shard_statistics import state_between_runs
 from minigraph.passes.unroll_recurrent import UnrollRecurrent
 from minigraph.support.communicator import tree
 from minigraph.types import DType
@@ -460,33 +461,6 @@ class _Sharding:
         out = self._new(f"{x}.sum", self.block.var(x))
         self._append(type, {"X": x, "Y": y}, {"Out": out}, {}, like)
         return out
-
-
-def average_statistics(program: Program, ranks: int) -> None:
-    """Let running statistics, which `ShardBatch` has made the mean over the shards of a rank, be that of all shards."""
-    block = program.global_block()
-    state = state_between_runs(block)
-    scales = [op for op in block.ops.of_type("scale") if op.output("Out")[0] in state and ".shard_" in op.input("X")[0]]
-    if not scales:
-        return
-    for type in ("c_sync_calc_stream", "c_allreduce_sum", "c_sync_comm_stream"):
-        for op in scales:
-            with block.inserting_before(scales[0], role=op.role):
-                total = block.var(op.input("X")[0])
-                attrs = {} if type == "c_sync_calc_stream" else {"ring_id": 0}
-                block.append_op(type, {"X": total}, {"Out": total}, attrs)
-    for op in scales:
-        op.set_attr("scale", op.attr("scale") / ranks)
-
-
-def state_between_runs(block: Block) -> set[str]:
-    """Names of persistable variables that are read before they are written, so that they outlive a run."""
-    written: set[str] = set()
-    found: set[str] = set()
-    for op in block.ops:
-        found.update(name for name in op.input_arg_names if name not in written)
-        written.update(op.output_arg_names)
-    return {name for name in found if (var := block.find_var(name)) is not None and var.persistable}
 
 
 def _step(op: Operator, names: Mapping[str, str]) -> dict[str, str]:

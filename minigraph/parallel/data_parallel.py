@@ -13,7 +13,8 @@ from minigraph.parallel.verifying import verify
 from minigraph.passes.collective import GradAllReduce, broadcast_parameters
 from minigraph.passes.shard_draws import count_steps
 from minigraph.passes.shard_state import ShardOptimizerState, shard_startup
-from minigraph.passes.shards import ShardBatch, average_statistics
+from minigraph.passes.shard_statistics import average_statistics
+from minigraph.passes.shards import ShardBatch
 from minigraph.passes.weighted_means import WeightMeans, means_of_loss
 from minigraph.support.public import public
 

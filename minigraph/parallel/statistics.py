@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from minigraph.ir import Operator, Program, Role
 from minigraph.ir.effects import unchanged_names
 from minigraph.passes.shard_draws import keeps_seed
-from minigraph.passes.shards import state_between_runs
+from minigraph.passes.shard_statistics import state_between_runs
 from minigraph.passes.weighted_means import Samples
 
 
