@@ -137,7 +137,7 @@ class LanguageModel(Model):
 
         x = torch.nn.functional.embedding(feeds["ids"], p["table"])
         state = torch.stack([feeds["h"]] * self.depth)
-        zeros = torch.zeros(4 * self.width)
+        zeros = torch.zeros(4 * self.width, device=x.device)
         weights = [w for i in range(self.depth) for w in (p[f"w{i}"], p[f"u{i}"], p[f"b{i}"], zeros)]
         x = torch.lstm(x, (state, state), weights, True, self.depth, 0.0, True, False, False)[0]
         return torch_cross_entropy(torch.addmm(p["c"], x.flatten(0, 1), p["v"]), feeds["y"])
