@@ -99,7 +99,7 @@ class _Update(NamedTuple):
 
 
 class _Groups:
-    """The groups of a block, found by a search from their last operators back to those that compute operands."""
+    """Find the groups of a block, from the last operator of each back to the first."""
 
     def __init__(self, values: Values) -> None:
         self._values, self._type_of = values, cache(values.type_of)

@@ -375,7 +375,7 @@ class _Sharding:
         return seed
 
     def _key(self, op: Operator, shard: int, number: int) -> dict[str, int]:
-        """What the numbers that an operator draws depend on, with the step and the rank.
+        """Attributes that tell the draws of operators and shards apart, beside the step and the rank.
 
         Operators that were given one seed draw the same.
         """
@@ -416,7 +416,7 @@ class _Sharding:
     def _join_leaves(self, maps: Sequence[dict[str, str]], grads: set[str]) -> None:
         """Give losses, rows of samples, and results that nothing reads, a value for the whole batch.
 
-        Runs compute those that are fetched.
+        A run computes only the values that it fetches.
         """
         divided = set(self.ops)
         read = {name for op in self.ops for name in op.input_arg_names}
@@ -464,7 +464,7 @@ class _Sharding:
 
 
 def _step(op: Operator, names: Mapping[str, str]) -> dict[str, str]:
-    """What the numbers that a shard draws follow in time: the step, a seed that the operator reads, or nothing."""
+    """The input that changes draws from step to step: the step, a seed that the operator reads, or none."""
     if not has_fixed_seed(op):
         return {"Step": STEP}
     given = op.inputs.get("Seed", ())

@@ -83,7 +83,7 @@ def _ops_of_loss(samples: Samples) -> Iterator[Operator]:
 
 
 class Samples:
-    """What the forward pass makes of samples: rows of single ones, and values of several."""
+    """Values of the forward pass: rows, each of one sample, and values that depend on several samples."""
 
     def __init__(self, block: Block) -> None:
         self.block = block
@@ -175,7 +175,7 @@ class Samples:
         return axis if axis in after or not after else after[0]
 
     def decider(self, op: Operator) -> Operator | None:
-        """What makes several samples decide whether the block of an operator runs, or what it computes, if they do."""
+        """The operator by which several samples decide whether a block runs or what it computes, or None."""
         names = [name for slot in ("Cond", "Condition") for name in op.inputs.get(slot, ())]
         found = next((self._firsts[name] for name in names if name in self.of_several | self._lost), None)
         while found is not None and found.type == "logical_not":  # of the other branch

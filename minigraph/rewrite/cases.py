@@ -308,7 +308,7 @@ class Rounding:
         return True
 
     def _first_runs(self, count: int) -> list[Results]:
-        """Results of so many runs, without those that fail: a kernel may refuse a number that is no longer whole."""
+        """Results of `count` noisy runs. Runs that fail are left out: noise may make an index no whole number."""
         while self._tries < count:
             is_ordinary = self._tries < _NOISY_RUNS[0]
             noisy = _Noisy(self._tries) if is_ordinary else _Noisy(self._tries, _LITTLE_NOISE, _NOISY_SHARE)
