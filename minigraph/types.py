@@ -92,6 +92,8 @@ def as_dtype(dtype: Any) -> DType:
     """
     if type(dtype) is DType:
         return dtype
+    if type(dtype) is DTypeNumber:
+        return dtype.named
     if isinstance(dtype, np.dtype) and (found := _BY_NUMPY.get(dtype)) is not None:
         return found
     try:
@@ -104,6 +106,54 @@ def as_dtype(dtype: Any) -> DType:
         raise WrongTypeError(
             f"{dtype!r:.80} is not an element type", hint=f"Use one of {', '.join(_BY_NAME)}."
         ) from None
+
+
+class DTypeNumber(int):
+    """The number of an element type, as attributes have it; it equals the names of that type, too.
+
+    It prints and is saved as the number.
+
+    Examples
+    --------
+    >>> number = DTypeNumber.of(3)
+    >>> number, number == 3, number == "int64", number == DType.FP32
+    (3, True, True, False)
+    """
+
+    named: DType
+    """The element type."""
+
+    __hash__ = int.__hash__
+
+    @staticmethod
+    def of(number: int) -> int:
+        """Return the one object for the number of an element type; another number as it is."""
+        return _DTYPE_NUMBERS.get(number, number)
+
+    def __eq__(self, other: object) -> bool:
+        return int.__eq__(self, other) if type(other) is int else self.named == other
+
+    def __ne__(self, other: object) -> bool:
+        return int.__ne__(self, other) if type(other) is int else self.named != other
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The NumPy dtype, which lets NumPy compare with the number."""
+        return self.named.numpy
+
+    def __copy__(self) -> DTypeNumber:
+        return self
+
+    def __deepcopy__(self, memo: Any) -> DTypeNumber:
+        return self
+
+    def __reduce__(self) -> Any:
+        return int, (int(self),)
+
+
+_DTYPE_NUMBERS: dict[int, int] = {int(member): DTypeNumber(member) for member in _NUMPY_NAMES}
+for _member in _NUMPY_NAMES:
+    _DTYPE_NUMBERS[_member].named = _member  # type: ignore[attr-defined]
 
 
 class VarKind(enum.Enum):

@@ -13,7 +13,7 @@ from minigraph.ir.op_list import Node
 from minigraph.ir.role import Role
 from minigraph.ir.text.notation import attr_text, braces, name_text, names_text, quoted, role_text
 from minigraph.ir.variable import Variable, name_of
-from minigraph.opdef import EMPTY, SUB_BLOCK, OpDef
+from minigraph.opdef import EMPTY, REQUIRED, SUB_BLOCK, OpDef
 from minigraph.opdef.attr_types import AttrType, attr_type, attr_type_of
 from minigraph.support.public import explained
 from minigraph.support.undo import note
@@ -66,6 +66,13 @@ class Attrs(dict[str, Any]):
 
     def __missing__(self, name: str) -> Any:
         return self._definition.default_of(name)
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """Value of an attribute, or its default; `default` if operators of this type have no such attribute."""
+        if name in self:
+            return self[name]
+        declared = self._definition.attrs.get(name)
+        return default if declared is None or declared.default is REQUIRED else declared.default
 
 
 class Operator(Node):

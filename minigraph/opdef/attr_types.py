@@ -10,6 +10,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from minigraph.types import DTypeNumber, as_dtype
+
 BlockIndex: TypeAlias = int
 """The type of an attribute that holds the index of a block; a Block may be given for it."""
 
@@ -73,6 +75,20 @@ CONVERTERS: dict[str, Callable[[Any], Any]] = {
     "list[str]": _list_of(_to_str),
 }
 """Annotation of an attribute in a definition -> converter."""
+
+DTYPE_ATTRS = frozenset({"dtype", "in_dtype", "out_dtype"})
+"""Integer attributes that number an element type; they print its name."""
+
+
+def converter_of(name: str, annotation: str) -> Callable[[Any], Any]:
+    """Return the converter of the attribute `name` with this annotation."""
+    return _to_dtype_number if annotation == "int" and name in DTYPE_ATTRS else CONVERTERS[annotation]
+
+
+def _to_dtype_number(value: Any) -> int:
+    if type(value) is DTypeNumber:
+        return value
+    return DTypeNumber.of(as_dtype(value) if isinstance(value, str | type | np.dtype) else _to_int(value))
 
 
 class AttrType(enum.IntEnum):

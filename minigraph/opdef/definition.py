@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Any, Protocol
 
 from minigraph.errors import NotFoundError, OpError, suggest
-from minigraph.opdef.attr_types import CONVERTERS
+from minigraph.opdef.attr_types import converter_of
 from minigraph.opdef.gradient_context import BlockGrad, GradRule
 from minigraph.opdef.lengths import LengthSource
 from minigraph.support.sizes import OpenSize
@@ -160,7 +160,7 @@ class OpDef:
         object.__setattr__(self, "_inferred", {})
         required = tuple(attr.name for attr in self.attrs.values() if attr.default is REQUIRED)
         object.__setattr__(self, "_required_attrs", required)
-        conversions = {attr.name: (CONVERTERS[attr.type], attr.default) for attr in self.attrs.values()}
+        conversions = {attr.name: (converter_of(attr.name, attr.type), attr.default) for attr in self.attrs.values()}
         object.__setattr__(self, "_conversions", conversions)
         object.__setattr__(self, "required_inputs", _required(self.inputs))
         object.__setattr__(self, "required_outputs", _required(self.outputs))

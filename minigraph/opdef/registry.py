@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 from minigraph.errors import NotFoundError, suggest
-from minigraph.opdef.attr_types import CONVERTERS
+from minigraph.opdef.attr_types import CONVERTERS, converter_of
 from minigraph.opdef.definition import REQUIRED, UPDATES_OF_ROWS, Attr, OpDef, OperatorRule, Slot
 from minigraph.opdef.gradient_context import BlockGrad, GradRule
 from minigraph.opdef.lengths import Count, LengthSource, length_source_of
@@ -179,7 +179,8 @@ def _input_slot(name: str, annotation: str, takes_rows: bool, takes_arrays: bool
 def _attr(infer: Callable[..., Any], parameter: str) -> Attr:
     kind = str(infer.__annotations__[parameter])
     default = (infer.__kwdefaults__ or {}).get(parameter, REQUIRED)
-    return Attr(parameter.removesuffix("_"), kind, default if default is REQUIRED else CONVERTERS[kind](default))
+    name = parameter.removesuffix("_")
+    return Attr(name, kind, default if default is REQUIRED else converter_of(name, kind)(default))
 
 
 def definition_of(type: str) -> OpDef:

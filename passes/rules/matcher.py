@@ -12,8 +12,9 @@ from typing import Any, Protocol
 
 from minigraph.ir import Operator, Variable
 from minigraph.ir.role import Role
-from minigraph.ir.text.notation import DTYPE_ATTRS, attr_text
+from minigraph.ir.text.notation import attr_text
 from minigraph.opdef import EMPTY
+from minigraph.opdef.attr_types import DTYPE_ATTRS
 from minigraph.passes.rules.fragments import site_of
 from minigraph.passes.rules.pattern import Pattern, PatternOp, PatternSlot
 from minigraph.passes.values import Value, Values

@@ -3,7 +3,9 @@
 import copy
 import enum
 import gc
+import json
 import linecache
+import pickle
 import threading
 import types
 import warnings
@@ -197,6 +199,61 @@ def test_an_operator_is_read_by_slot_and_attribute():
     with pytest.raises(NotFoundError, match="scale has no attribute 'bais'") as caught:
         op.attr("bais")
     assert caught.value.hint == "Did you mean bias?"
+
+
+def test_get_gives_the_default_of_an_attribute_too():
+    op = a_block(1).ops[0]
+    assert (op.attrs.get("scale"), op.attrs.get("bias"), op.attrs.get("bias", 3.0)) == (2.0, 0.0, 0.0)
+    assert (op.attrs.get("axis"), op.attrs.get("axis", -1)) == (None, -1)  # a scale has none
+    cast = Program.parse("block 0\n  data x: int64[2]").global_block().append_op(
+        "cast", {"X": "x"}, {"Out": "y"}, {"in_dtype": 3, "out_dtype": 5}
+    )  # fmt: skip
+    del cast.attrs["in_dtype"]
+    assert cast.attrs.get("in_dtype") is None  # it has no default
+
+
+@pytest.mark.parametrize("through", ["layers", "text", "pickle", "description", "set_attr"])
+def test_the_element_type_in_an_attribute_is_a_number_that_equals_its_names(through):
+    program = Program.parse("""
+        block 0
+          data x: float32[2]
+          y: int64[2] = cast(X=x) {in_dtype=float32, out_dtype=int64}
+          one: float32[2] = fill_constant() {shape=[2]}
+    """)
+    if through == "layers":
+        program = Program()
+        with program_guard(program):
+            fluid.layers.cast(fluid.data("x", [2]), "int64")
+            fluid.layers.fill_constant([2], "float32", 1.0)
+    elif through == "pickle":
+        program = pickle.loads(pickle.dumps(copy.deepcopy(program)))
+    elif through == "description":
+        program = Program.parse_from_string(program.desc.serialize_to_string())
+    cast, constant = program.global_block().ops
+    for same in (3, np.int64, np.dtype("int64"), DType.INT64, "int64") if through == "set_attr" else ():
+        cast.set_attr("out_dtype", 2)
+        cast.set_attr("out_dtype", same)
+        assert cast.attrs["out_dtype"] == 3
+    number = cast.attr("out_dtype")
+    assert number is cast.attrs["out_dtype"]
+    for same in (3, "int64", np.int64, np.dtype("int64"), np.int64(3), DType.INT64):
+        assert (number == same, same == number, number != same) == (True, True, False)
+    for other in (2, "int32", np.float32, np.dtype("int32"), DType.FP32, None, (), 3.5):
+        assert (number == other, other == number, number != other) == (False, False, True)
+    with pytest.raises(WrongTypeError, match="'int46' is not an element type"):
+        number == "int46"  # noqa: B015
+    assert number in ("int64", "int32")
+    assert constant.attr("dtype") == "float32"  # also a default
+    assert constant.all_attrs()["dtype"] == "float32"
+    assert cast.attr("in_dtype") != "float64"
+    with pytest.raises(OpError, match="attribute out_dtype must be int, got 'int46'"):
+        cast.set_attr("out_dtype", "int46")
+    # It is the number of fluid everywhere else.
+    assert isinstance(number, int)
+    assert (str(number), repr(number), f"{number}", json.dumps({"dtype": number})) == ("3", "3", "3", '{"dtype": 3}')
+    assert {3: "a"}[number] == "a"
+    assert type(pickle.loads(pickle.dumps(number))) is int
+    assert copy.deepcopy(number) is number is copy.copy(number)
 
 
 def test_an_attribute_that_is_set_to_its_default_is_not_held():

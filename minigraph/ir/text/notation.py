@@ -13,6 +13,7 @@ import numpy as np
 
 from minigraph.ir.role import Role
 from minigraph.opdef import Attr, Slot
+from minigraph.opdef.attr_types import DTYPE_ATTRS
 from minigraph.types import DType, VarKind
 
 PLAIN_NAME = r"[\w.@/$+-]+"
@@ -34,9 +35,6 @@ DEFAULTS: Mapping[str, Mapping[str, Any]] = {
 """Kind of declaration -> field -> the value that goes without saying."""
 
 PROGRAM_DEFAULTS = {"random_seed": 0, "backward_passes": 0}
-
-DTYPE_ATTRS = frozenset({"dtype", "in_dtype", "out_dtype"})
-"""Integer attributes that number an element type; they print its name."""
 
 _PHASES = Role.BACKWARD | Role.OPTIMIZE | Role.RPC | Role.DIST | Role.LR_SCHED
 _is_plain = re.compile(PLAIN_NAME).fullmatch
