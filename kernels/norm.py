@@ -19,7 +19,15 @@ import numpy as np
 
 from minigraph.kernels.buffers import deliver
 from minigraph.kernels.registry import kernel
-from minigraph.kernels.sums import add_exactly, add_over, parts_of_sizes, pieces, sum_of_sizes, sum_of_squares
+from minigraph.kernels.sums import (
+    add_exactly,
+    add_over,
+    parts_of_sizes,
+    pieces,
+    squares_in_parts,
+    sum_of_sizes,
+    sum_of_squares,
+)
 
 _FLOAT64 = np.dtype(np.float64)  # compared quicker than the scalar type
 
@@ -47,18 +55,69 @@ def norm(xp, arrays: Sequence[Any], p: float = 2.0, joined: Sequence[Any] | None
     if xp is np:
         joined = short_joined(arrays) if joined is None else joined
         needs_scale = any([x.dtype == _FLOAT64 and x.size for x in joined])
-        total = add_exactly([sum_of_squares(np, x) for x in joined])
-        # Within these bounds no square that changes the sum has overflowed or underflowed; narrower types never do.
-        if not needs_scale or 1e-280 < total < 1e300:
+        total = add_exactly([part for x in joined for part in squares_in_parts(x)])
+        if not needs_scale or _has_safe_squares(total):  # narrower types always have
             return 1.0, total**0.5
         return _general_norm(np, arrays, p)
-    scale = 1.0
-    if any([x.dtype == _FLOAT64 and x.size for x in arrays]):
-        largest = _largest(xp, arrays)
-        is_extreme = ((largest > 0) & (largest < 1e-140)) | ((largest > 1e140) & (largest < xp.inf))
-        scale = xp.where(is_extreme, _scale_for(xp, largest, p), 1.0)
-        arrays = [x.astype(xp.float64) / scale for x in arrays]
-    return scale, xp.sqrt(_added(xp, [sum_of_squares(xp, x) for x in arrays]))
+    scale, total = _sum_on_device(xp, arrays, p)
+    return scale, xp.sqrt(total)
+
+
+def sums_of_powers(xp, x, p: float) -> tuple[Any, Any, Any]:
+    """What `norm_of_sums` needs of some of the elements whose norm it computes: `scale`, `high` and `low`.
+
+    Their norm of order `p` is ``scale * (high + low) ** (1 / p)``, and `low` is what rounding the sum of the powers has
+    lost. So joint norms of orders 1 and 2 have the same bits however the elements are divided, except on a device, and
+    but for the sum in float64 of the squares of narrower types. For order infinity `high` is the norm.
+    """
+    if p == np.inf:
+        return 1.0, _largest(xp, [x]), 0.0
+    if xp is not np:
+        return *_sum_on_device(xp, [x], p), 0.0
+    if p == 2:
+        parts = squares_in_parts(x)
+        high = add_exactly(parts)
+        if x.dtype != _FLOAT64 or _has_safe_squares(high):
+            return 1.0, high, _rest(high, parts)
+    largest = _largest(np, [x])
+    if not 0 < largest < np.inf:
+        return 1.0, largest, 0.0
+    scale = _scale_for(np, largest, p)
+    parts = _parts_of_powers([x], scale, p)
+    high = add_exactly(parts)
+    return float(scale), high, _rest(high, parts)
+
+
+def norm_of_sums(xp, sums, p: float) -> tuple[Any, Any]:
+    """The joint norm, as `norm` returns it, of elements whose parts gave the rows of `sums`, see `sums_of_powers`."""
+    scales, highs, lows = sums.T
+    if p == np.inf:
+        return 1.0, float(highs.max(initial=0.0)) if xp is np else highs.max()
+    scales = xp.where(highs != 0, scales, 0.0)
+    largest = xp.amax(scales)
+    scale = xp.where(largest > 0, largest, 1.0)
+    # Powers of two for orders 1 and 2, so that no digit is lost; what is not finite stays so.
+    shares = xp.where(xp.isfinite(highs), scales / scale, 1.0) ** p
+    sums = xp.concatenate([highs * shares, lows * shares])
+    if xp is not np:
+        return _root(xp, sum_of_sizes(xp, sums, (0,)).reshape(()), scale, p)
+    total = add_exactly(sums.tolist())
+    if p == 2 and scale == 1 and _has_safe_squares(total):
+        return 1.0, total**0.5
+    if not 0 < total < math.inf:
+        return 1.0, total
+    scale, ratio = _root(np, np.float64(total), scale, p)
+    return float(scale), float(ratio)
+
+
+def _rest(high: float, parts: Sequence[float]) -> float:
+    """What the rounding of the sum of some numbers to `high` has lost."""
+    return math.fsum([*parts, -high]) if math.isfinite(high) else 0.0
+
+
+def _has_safe_squares(total: float) -> bool:
+    """Whether no square of float64 that changes their sum `total` has overflowed or underflowed."""
+    return 1e-280 < total < 1e300
 
 
 def short_joined(arrays: Sequence[Any]) -> Sequence[Any]:
@@ -168,21 +227,41 @@ def _root(xp, total, scale, p: float) -> tuple[Any, Any]:
 
 def _general_norm(xp, arrays: Sequence[Any], p: float) -> tuple[Any, Any]:
     """The norm of order `p`, neither 2 with safe squares nor infinity, in factors with a scale."""
-    largest = _largest(xp, arrays)
-    if xp is np and not 0 < largest < np.inf:
-        return 1.0, largest
-    scale = _scale_for(xp, largest, p)
-
-    def powers(x) -> Any:
-        return _powers(xp, xp.absolute(x).astype(_FLOAT64) / scale, p)
-
-    vectors = [x.reshape(-1) for x in arrays]
     if xp is not np:
-        return _root(xp, _added(xp, [sum_of_sizes(xp, powers(x), (0,)).reshape(()) for x in vectors]), scale, p)
-    parts = [part for x in vectors for piece in pieces(x) for part in parts_of_sizes(powers(piece))]
+        scale, total = _sum_on_device(xp, arrays, p)
+        return _root(xp, total, scale, p)
+    largest = _largest(xp, arrays)
+    if not 0 < largest < np.inf:
+        return 1.0, largest
+    scale = _scale_for(np, largest, p)
     # As a NumPy number, because a power of a Python float that overflows raises an error.
-    scale, ratio = _root(np, np.float64(add_exactly(parts)), scale, p)
+    scale, ratio = _root(np, np.float64(add_exactly(_parts_of_powers(arrays, scale, p))), scale, p)
     return float(scale), float(ratio)
+
+
+def _parts_of_powers(arrays: Sequence[np.ndarray], scale, p: float) -> list[float]:
+    """Numbers whose exact sum is that of the p-th powers of all elements, divided by `scale`."""
+    found = [piece for x in arrays for piece in pieces(x.reshape(-1))]
+    return [part for piece in found for part in parts_of_sizes(_scaled_powers(np, piece, scale, p))]
+
+
+def _scaled_powers(xp, x, scale, p: float) -> Any:
+    return _powers(xp, xp.absolute(x).astype(_FLOAT64) / scale, p)
+
+
+def _sum_on_device(xp, arrays: Sequence[Any], p: float) -> tuple[Any, Any]:
+    """The sum of the p-th powers of all elements, divided by a scale, which is returned with it."""
+    if p != 2:
+        scale = _scale_for(xp, _largest(xp, arrays), p)
+        powers = [_scaled_powers(xp, x.reshape(-1), scale, p) for x in arrays]
+        return scale, _added(xp, [sum_of_sizes(xp, each, (0,)).reshape(()) for each in powers])
+    scale = 1.0
+    if any([x.dtype == _FLOAT64 and x.size for x in arrays]):
+        largest = _largest(xp, arrays)
+        is_extreme = ((largest > 0) & (largest < 1e-140)) | ((largest > 1e140) & (largest < xp.inf))
+        scale = xp.where(is_extreme, _scale_for(xp, largest, p), 1.0)
+        arrays = [x.astype(xp.float64) / scale for x in arrays]
+    return scale, _added(xp, [sum_of_squares(xp, x) for x in arrays])
 
 
 def _added(xp, sizes: Sequence[Any]) -> Any:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from minigraph.kernels.clip import clipped_by
-from minigraph.kernels.norm import norm
+from minigraph.kernels.norm import norm_of_sums, sums_of_powers
 from minigraph.kernels.registry import kernel
 from minigraph.kernels.sparse_gradients import with_values
 from minigraph.kernels.sparse_rows import SparseRows, merged, values_of
@@ -61,12 +61,12 @@ def _call(type: str, names: Sequence[str], arrays: Sequence[Any]) -> Call:
 
 @kernel("part_norms")
 def part_norms(xp, x, *, blocks, p):
-    return _norms_of(xp, [each.reshape(blocks, -1) for each in x], p)
+    return _sums_of(xp, [each.reshape(blocks, -1) for each in x], p)
 
 
 @kernel("part_norms", rows=True)
 def part_norms_of_rows(xp, x, *, blocks, p):
-    return _norms_of(xp, [_blocks(xp, each, blocks) for each in x], p)
+    return _sums_of(xp, [_blocks(xp, each, blocks) for each in x], p)
 
 
 def _blocks(xp, x: Any, blocks: int) -> Sequence[Any]:
@@ -78,9 +78,13 @@ def _blocks(xp, x: Any, blocks: int) -> Sequence[Any]:
     return [x.value[start:end] for start, end in pairwise(bounds)]
 
 
-def _norms_of(xp, parts: Sequence[Sequence[Any]], p: float) -> Any:
-    norms = [[norm(xp, [block], p) for block in blocks] for blocks in parts]
-    return xp.stack([xp.stack([xp.asarray(scale * ratio, xp.float64) for scale, ratio in each]) for each in norms], 1)
+def _sums_of(xp, parts: Sequence[Sequence[Any]], p: float) -> Any:
+    """What `norm_of_sums` needs of each block of each part, along the last dimension."""
+    sums = [[sums_of_powers(xp, block, p) for block in blocks] for blocks in parts]
+    if xp is np:
+        return np.array(sums).swapaxes(0, 1)
+    numbers = [[xp.stack([xp.asarray(number, xp.float64) for number in each]) for each in blocks] for blocks in sums]
+    return xp.stack([xp.stack(blocks) for blocks in numbers], 1)
 
 
 _REDUCED = {
@@ -107,7 +111,8 @@ def part_reduction(xp, x, *, reduction, size, nranks, blocks, by_rows):
 @kernel("clip_parts", view="x")
 def clip_parts(xp, x, norms, clip_norm, *, columns, max_norm, p, strict, out=None):
     threshold = xp.asarray([max_norm], xp.float64) if clip_norm is None else clip_norm
-    return clipped_by(xp, x, threshold, *norm(xp, [norms[:, columns]], p), strict, out)
+    sums = norms[:, columns].reshape(-1, 3)
+    return clipped_by(xp, x, threshold, *norm_of_sums(xp, sums, p), strict, out)
 
 
 @kernel("clip_parts", view="x", rows=True)

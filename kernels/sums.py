@@ -124,18 +124,24 @@ def sum_of_squares(xp, x) -> Any:
     if xp is not np:
         squares = xp.square(x, dtype=xp.float64).reshape(-1)
         return xp.sum(squares) if x.dtype != _FLOAT64 else sum_of_sizes(xp, squares, (0,)).reshape(())
+    parts = squares_in_parts(x)
+    return parts[0] if len(parts) == 1 else add_exactly(parts)
+
+
+def squares_in_parts(x: np.ndarray) -> Sequence[float]:
+    """Numbers whose exact sum is `sum_of_squares`, before it is rounded."""
     flat = x.reshape(-1)
     if flat.dtype == _FLOAT64:
-        return add_exactly([part for piece in pieces(flat) for part in _parts_of_squares(piece)])
+        return [part for piece in pieces(flat) for part in _parts_of_squares(piece)]
     if flat.size <= _PIECE:
         wide = flat.astype(_FLOAT64)
-        return float(wide.dot(wide))
+        return (float(wide.dot(wide)),)
     total, memory = 0.0, np.empty(_PIECE)
     for piece in pieces(flat):
         wide = memory[: piece.size]
         wide[...] = piece
         total += float(wide.dot(wide))
-    return total
+    return (total,)
 
 
 def sum_of_sizes(xp, sizes, axes: tuple[int, ...]) -> Any:

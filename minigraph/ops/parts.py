@@ -50,15 +50,16 @@ def _require_one_dtype(xs: list[TensorType]) -> None:
 
 @op("part_norms", inputs="X", outputs="Out", rows="X", grad=None)
 def part_norms(xs: list[TensorType], *, blocks: int = 1, p: float = 2.0) -> TensorType:
-    """Norm of order `p` of each block of each part X, float64[blocks, number of X]; see `global_norm`.
+    """Numbers for the norm of order `p` of each block of each part X, float64[blocks, number of X, 3].
 
-    The norm of these norms, those of all ranks, is that of the whole arrays.
+    They are a scale, the sum of the scaled magnitudes to the power of `p`, and what its rounding has lost. With
+    those of all ranks `clip_parts` computes the norm of whole arrays.
     """
     require_positive_order(p)
     for x in xs:
         require_floating(x)
         require(x.shape[0] % blocks == 0, f"{x} has no {blocks} blocks")
-    return TensorType(DType.FP64, (blocks, len(xs)))
+    return TensorType(DType.FP64, (blocks, len(xs), 3))
 
 
 @op("part_reduction", inputs="X", outputs="Out", grad=None)
@@ -88,10 +89,10 @@ def clip_parts(
     p: float = 2.0,
     strict: bool = False,
 ) -> tuple[list[TensorType], TensorType]:
-    """`clip_by_global_norm` of parts of arrays, whose norms are these `columns` of ``Norms``.
+    """`clip_by_global_norm` of parts of arrays, whose norms are by these `columns` of ``Norms``.
 
     The threshold is the attribute, or the one element of ``ClipNorm`` where given.
     """
-    require(norms.rank == 2, f"Norms must have a row for each block, got {norms}")
+    require(norms.rank == 3 and norms.shape[2] == 3, f"Norms must be what part_norms makes, got {norms}")
     require(all(0 <= each < norms.shape[1] for each in columns), f"columns are {columns}, but Norms is {norms}")
     return clip_by_global_norm(xs, clip_norm or norms.with_shape((1,)), p=p, strict=strict)

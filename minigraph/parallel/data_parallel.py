@@ -33,8 +33,8 @@ class DataParallel(GradAllReduce):
     step and the shard; those of an operator with a seed of its own are the same in every step. A ``batch_norm`` has the
     statistics of each shard, and as running statistics the mean over the shards, see `minigraph.passes.ShardBatch`.
     With and without `sharded`, norms that the program computes by operators such as ``reduce_sum`` may differ by
-    rounding, and so may norms of float64 arrays: their squares are added in their own type, of the whole array or block
-    by block, while squares of float32 are added in float64.
+    rounding, because these add in the type of the array, of the whole array or block by block. Norms of clips have the
+    same bits: squares of float64 are added exactly, and those of float32 in float64, whose rounding is lost again.
 
     Attributes
     ----------

@@ -107,6 +107,21 @@ def test_clips(name):
     assert_trains_alike(lambda loss: fluid.optimizer.Momentum(0.1, 0.9, grad_clip=CLIPS[name]).minimize(loss))
 
 
+def network_of_float64():
+    hidden = layers.fc(layers.cast(fluid.data("x", [None, 7]), "float64"), 301, act="tanh")
+    return layers.mean(layers.square(layers.fc(hidden, 1) - 1.0))
+
+
+@pytest.mark.slow
+@pytest.mark.numbers
+@pytest.mark.parametrize("name", ["norm", "global norm", "one after the other"])
+def test_clips_of_float64(name):
+    """No digit is lost where norms of parts are joined."""
+    assert_trains_alike(
+        lambda loss: fluid.optimizer.Adam(0.1, grad_clip=CLIPS[name]).minimize(loss), network_of_float64
+    )
+
+
 @pytest.mark.slow
 @pytest.mark.numbers
 @pytest.mark.parametrize("name", ["none", "value", "norm", "global norm"])

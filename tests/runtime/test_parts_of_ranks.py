@@ -1,11 +1,14 @@
 """Operators on parts of arrays, on simulated ranks, against arithmetic by NumPy on the whole arrays."""
 
+import math
+
 import numpy as np
 import pytest
 
 import minigraph as fluid
 from minigraph.errors import ExecutionError, OpError
 from minigraph.kernels import find_kernel
+from minigraph.kernels.norm import norm, norm_of_sums, sums_of_powers
 from minigraph.kernels.sparse_rows import SparseRows, dense
 from minigraph.support.communicator import tree
 from minigraph.support.simulated_ranks import run_ranks
@@ -115,6 +118,46 @@ def test_norms_and_clips_have_the_bits_of_the_whole_on_all_ranks(clip_norm, p, d
     assert len(bits) == 1
 
 
+def norm_of_blocks(arrays, blocks, p):
+    """The joint norm of arrays, computed of blocks that may be of different lengths."""
+    sums = [sums_of_powers(np, block, p) for x in arrays for block in np.array_split(x, blocks)]
+    return norm_of_sums(np, np.array(sums), p)
+
+
+@pytest.mark.laws
+@pytest.mark.parametrize("size", [1.0, 1e-170, 1e170, 1e-310])
+@pytest.mark.parametrize("p", [1.0, 2.0, np.inf])
+def test_norms_of_float64_do_not_depend_on_the_division(p, size):
+    """Of random gradients, with sizes that blocks do not divide, and elements of very different sizes."""
+    rng = np.random.default_rng(8)
+    for draw in range(60):
+        arrays = [rng.standard_t(1.5, rng.integers(1, 300)) * size for _ in range(3)]
+        arrays.append(rng.normal(size=9001) * 10 ** rng.uniform(-9, 9, 9001) * size if draw % 20 == 0 else np.empty(0))
+        expected = math.prod(norm(np, arrays, p))
+        for blocks in (1, 2, 5, 8):
+            assert math.prod(norm_of_blocks(arrays, blocks, p)) == expected
+
+
+@pytest.mark.laws
+def test_norms_of_narrower_types_do_not_depend_on_the_division_when_rounded():
+    """Their squares are added in float64: the last digits that this has fall away in the type of the gradients."""
+    rng = np.random.default_rng(9)
+    for dtype in ("float16", "float32"):
+        for _ in range(1000):
+            arrays = [rng.standard_t(3, rng.integers(1, 300)).astype(dtype) for _ in range(3)]
+            expected = np.float32(norm(np, arrays)[1])
+            assert [np.float32(norm_of_blocks(arrays, blocks, 2.0)[1]) for blocks in (1, 2, 5, 8)] == [expected] * 4
+
+
+@pytest.mark.parametrize("p", [1.0, 2.0, 3.0, np.inf])
+def test_norms_of_what_is_not_finite_or_empty(p):
+    for values, expected in [
+        ([np.inf, 1e300, -np.inf], np.inf), ([np.nan, np.inf], np.nan), ([0.0, 0.0], 0.0), ([1e-310, 2.0, 0.0], 2.0),
+    ]:  # fmt: skip
+        found = math.prod(norm_of_blocks([np.array(values)], 3, p))
+        np.testing.assert_allclose(found, expected, rtol=1e-12)
+
+
 REDUCED = {
     "sum": (np.sum, np.sum), "max": (np.max, np.max), "min": (np.min, np.min),
     "squares": (lambda x: np.sum(np.square(x)), np.sum), "sizes": (lambda x: np.sum(np.abs(x)), np.sum),
@@ -155,7 +198,8 @@ def test_reductions_and_blocks_must_be_known():
 def test_an_attribute_gives_the_threshold_and_large_values_do_not_overflow():
     array = np.full(4, 3e200)
     ((norms,),) = on_ranks(1, fluid.Executor, "part_norms", lambda _: {"X": [array]}, {"Out": 1}, blocks=2)
-    np.testing.assert_allclose(norms, np.full((2, 1), 3e200 * 2**0.5))
+    scales, highs, lows = np.moveaxis(norms, 2, 0)
+    np.testing.assert_allclose(scales * np.sqrt(highs + lows), np.full((2, 1), 3e200 * 2**0.5))
     ((found, norm),) = on_ranks(
         1, fluid.Executor, "clip_parts", lambda _: {"X": [array], "Norms": [norms]}, {"Out": 1, "Norm": 1},
         columns=[0], max_norm=2.0,
@@ -181,7 +225,7 @@ def test_selected_rows_are_divided(ranks):
     np.testing.assert_allclose(np.concatenate([dense(np, part) for part, _ in found])[:13], whole)
     norms = np.concatenate([norms for _, norms in found])
     padded = np.concatenate([whole, np.zeros((3, 3))])
-    np.testing.assert_allclose(norms[:, 0], np.linalg.norm(padded.reshape(4, -1), axis=1))
+    np.testing.assert_allclose(np.sqrt(norms[:, 0, 1]), np.linalg.norm(padded.reshape(4, -1), axis=1))
     clip = find_kernel("clip_parts", "cpu", rows=True).function
     (clipped,), total = clip(np, [rows], norms, None, columns=[0], max_norm=0.1, p=2.0, strict=False)
     np.testing.assert_allclose(np.linalg.norm(dense(np, clipped)), 0.1)
@@ -195,8 +239,8 @@ def test_what_cannot_be_divided_is_refused():
         ("c_gather_parts", {"X": two[:1], "Whole": two}, {"Out": 2}, {"nranks": 2}, "1 parts but 2 arrays"),
         ("c_part", {"X": two[:1]}, {"Out": 1}, {"nranks": 0}, "must be at least 1, got 0"),
         ("part_norms", {"X": two}, {"Out": 1}, {"blocks": 3}, "has no 3 blocks"),
-        ("clip_parts", {"X": two, "Norms": [np.zeros((1, 2))]}, clipped, {"columns": [2]}, "columns are"),
-        ("clip_parts", {"X": two, "Norms": two[:1]}, clipped, {"columns": [0]}, "a row for each block"),
+        ("clip_parts", {"X": two, "Norms": [np.zeros((1, 2, 3))]}, clipped, {"columns": [2]}, "columns are"),
+        ("clip_parts", {"X": two, "Norms": two[:1]}, clipped, {"columns": [0]}, "what part_norms makes"),
     ]:
         with pytest.raises(OpError, match=shown):
             appended(type, inputs, outputs, **attrs)
