@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -28,12 +29,20 @@ class Batch:
                 hint="Feed a tensor that create_lod_tensor has made, or give lengths, int64[batch].",
             )  # fmt: skip
         else:
-            starts, lengths = levels[-1][:-1, None], np.diff(levels[-1])[:, None]
-            steps = lengths.max(initial=0)
-            # Behind the end of a sequence, any row.
-            self.rows = xp.asarray((starts + np.arange(steps)).clip(max=max(len(x) - 1, 0)))
-            lengths = xp.asarray(lengths)
+            # The operators of a loss, and their gradients, ask for the same sequences one after the other.
+            places, lengths = _places(np.ascontiguousarray(levels[-1], np.int64).tobytes(), len(x))
+            self.rows, lengths, steps = xp.asarray(places), xp.asarray(lengths), places.shape[1]
         self.present = xp.arange(steps) < lengths
+
+    @cached_property
+    def lengths(self) -> Any:
+        """The number of steps of each sequence."""
+        return self.present.sum(1)
+
+    @cached_property
+    def last(self) -> Any:
+        """The last step of each sequence, 0 without any."""
+        return self.lengths - (self.lengths > 0)
 
     def padded(self, x) -> Any:
         """`x` as [batch, time, ...]."""
@@ -48,3 +57,12 @@ class Batch:
     def as_given(self, x) -> Any:
         """[batch, time, ...] as the tensors of the operator."""
         return x[self.present] if self.are_rows else x
+
+
+@lru_cache(maxsize=4)
+def _places(offsets: bytes, count: int) -> tuple[np.ndarray, np.ndarray]:
+    """For each sequence its rows, of `count` in all, and behind its end any of them; and its length."""
+    edges = np.frombuffer(offsets, np.int64)
+    starts, lengths = edges[:-1, None], np.diff(edges)[:, None]
+    rows = starts + np.arange(lengths.max(initial=0))
+    return np.minimum(rows, max(count - 1, 0), out=rows), lengths

@@ -4,11 +4,13 @@ from itertools import pairwise, product
 
 import numpy as np
 import pytest
+from jit_support import needs_numba
 from lengths import check_gradient, run_both, tensor
 
 import minigraph as fluid
 from minigraph import layers
 from minigraph.errors import ExecutionError, OpError, ProgramError
+from minigraph.kernels import find_kernel, find_specializer
 
 pytestmark = pytest.mark.usefixtures("new_program")
 
@@ -97,3 +99,30 @@ def test_padded_sequences_train_in_the_imperative_mode():
         tags, lengths = fluid.to_tensor(np.array([[0, 1, 0], [1, 0, 0]])), fluid.to_tensor(np.array([3, 2]))
         layers.reduce_sum(layers.linear_chain_crf(x, tags, WEIGHTS, lengths)).backward()
         assert not x.gradient()[1, 2].any() and x.gradient()[1, :2].all()
+
+
+@needs_numba
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+@pytest.mark.parametrize("are_rows", [True, False])
+def test_compiled_loops_agree_with_the_shared_kernels(are_rows, dtype):
+    random, lengths, tags = np.random.RandomState(0), np.array([3, 0, 5, 1]), 7
+    shape = (9,) if are_rows else (4, 5)
+    x, weights = random.randn(*shape, tags).astype(dtype) * 3, random.randn(tags + 2, tags).astype(dtype)
+    label = random.randint(0, tags, (*shape, 1))
+    given = (None, [np.cumsum([0, *lengths])]) if are_rows else (lengths,)
+
+    def both(type, *inputs, **attrs):
+        offer = find_specializer(type, jit=True)
+        shared, found = find_kernel(type, "cpu").function(np, *inputs, **attrs), offer(np, *inputs, **attrs)(*inputs)
+        for a, b in zip(shared, found, strict=True):
+            if a is not None and a.shape[:-1] == shape:  # what lies behind the end of a sequence has no meaning
+                behind = np.ones(len(a), bool) if are_rows else np.arange(5) < lengths[:, None]
+                a, b = a[behind], b[behind]
+            assert a is b or a.dtype == b.dtype
+            np.testing.assert_allclose(a, b, rtol=200 * np.finfo(dtype).eps, atol=200 * np.finfo(dtype).eps)
+        return shared
+
+    alpha, exps, of_weights, loss = both("linear_chain_crf", x, weights, label, *given)
+    length, *levels = given
+    inputs = x, weights, label, length, alpha, exps, of_weights, np.ones_like(loss), *levels
+    both("linear_chain_crf_grad", *inputs, wanted=(True, True))

@@ -1,7 +1,13 @@
 """Sums over the paths of conditional random fields, and their best paths, sequence by sequence.
 
-A sum over tags is the innermost but one loop, so that the innermost one is vectorized.
+A sum over tags is the innermost but one loop, so that the innermost one is vectorized. `starts` and `lengths` say which
+rows a sequence has.
 """
+
+import numpy as np
+
+from minigraph.kernels.jit.loops.exponentials import exp
+from minigraph.kernels.jit.loops.functions64 import log
 
 CONTRACTED = ("add_scaled",)
 
@@ -21,33 +27,102 @@ def shared(x):
     return total
 
 
-def forward(exps, weights, lengths, alpha, totals):
-    """`alpha` holds zeros and `totals` ones where a sequence has ended."""
+def losses(emission, transition, weights, top, tags, starts, lengths, alpha, exps, out):
+    """The negative logarithm of the share of each path `tags` among all; `exps` is given for all rows.
+
+    `weights` are the exponentials of `transition` less its largest element `top`.
+    """
+    now, before, own = np.empty(weights.shape[1]), np.empty(weights.shape[1]), np.empty(weights.shape[1])
+    for row in range(emission.shape[0]):
+        exponentials(emission[row], own)
+        for tag in range(own.size):
+            exps[row, tag] = own[tag]
     for sequence in range(lengths.size):
+        log_sum = score = 0.0
         for step in range(lengths[sequence]):
-            now, own = alpha[sequence, step], exps[sequence, step]
+            row = starts[sequence] + step
+            peak = exponentials(emission[row], own)
             if step:
-                before = alpha[sequence, step - 1]
+                now[:] = 0
                 for tag in range(now.size):
                     add_scaled(weights[2 + tag], before[tag], now)
+                score += transition[2 + tags[row - 1], tags[row]]
             else:
                 now[:] = weights[0]
+                score += transition[0, tags[row]]
             for tag in range(now.size):
                 now[tag] *= own[tag]
-            totals[sequence, step] = shared(now)
+            log_sum += log(shared(now)) + peak + top
+            for tag in range(now.size):
+                before[tag] = now[tag]
+                alpha[row, tag] = now[tag]
+            score += emission[row, tags[row]]
+        if lengths[sequence]:
+            ends = 0.0
+            for tag in range(now.size):
+                ends += now[tag] * weights[1, tag]
+            log_sum += log(ends) + top
+            score += transition[1, tags[starts[sequence] + lengths[sequence] - 1]]
+        out[sequence] = log_sum - score
 
 
-def backward(exps, weights, back, lengths, beta):
-    """`beta` holds zeros, and `back` the weights of pairs, later tags first."""
+def exponentials(x, out):
+    """``exp(x - peak)``, and the peak, which is the largest element."""
+    peak = np.float64(x[0])
+    for j in range(1, x.size):
+        peak = peak if peak > x[j] else np.float64(x[j])
+    for j in range(x.size):
+        out[j] = exp(np.float64(x[j]) - peak)
+    return peak
+
+
+def add_pairs(before, beta, after, factor, pairs):
+    """Add the share of each pair of tags among all, times `factor` and without the weight of the pair."""
+    total = 0.0
+    for tag in range(beta.size):
+        total += before[tag] * beta[tag]
+    for tag in range(beta.size):
+        add_scaled(after, factor * before[tag] / total, pairs[tag])
+
+
+def gradients(weights, back, tags, starts, lengths, alpha, exps, d, d_emission, d_weights):
+    """Gradients of the losses; `d_weights`, those of transition, holds zeros.
+
+    `back` are the weights of pairs, later tags first.
+    """
+    count = weights.shape[1]
+    beta, after, marginal = np.empty(count), np.empty(count), np.empty(count)
+    pairs = np.zeros((count, count))
     for sequence in range(lengths.size):
-        for step in range(lengths[sequence] - 1, -1, -1):
-            now = beta[sequence, step]
-            if step + 1 < lengths[sequence]:
-                for tag in range(now.size):
-                    add_scaled(back[tag], beta[sequence, step + 1, tag] * exps[sequence, step + 1, tag], now)
+        start, own = starts[sequence], d[sequence]
+        for row in range(start + lengths[sequence] - 1, start - 1, -1):
+            is_last = row == start + lengths[sequence] - 1
+            if is_last:
+                beta[:] = weights[1]
             else:
-                now[:] = weights[1]
-            shared(now)
+                # The sums over the paths that go on with a tag, its own exponential among their factors.
+                for tag in range(count):
+                    after[tag] = beta[tag] * exps[row + 1, tag]
+                beta[:] = 0
+                for tag in range(count):
+                    add_scaled(back[tag], after[tag], beta)
+                add_pairs(alpha[row], beta, after, own, pairs)
+                d_weights[2 + tags[row], tags[row + 1]] -= own
+            shared(beta)
+            for tag in range(count):
+                marginal[tag] = alpha[row, tag] * beta[tag]
+            shared(marginal)
+            marginal[tags[row]] -= 1
+            for tag in range(count):
+                marginal[tag] *= own
+                d_emission[row, tag] = marginal[tag]
+            if row == start:
+                d_weights[0] += marginal
+            if is_last:
+                d_weights[1] += marginal
+    for tag in range(count):
+        for j in range(count):
+            d_weights[2 + tag, j] += weights[2 + tag, j] * pairs[tag, j]
 
 
 def best_paths(emission, transition, lengths, best, path):
