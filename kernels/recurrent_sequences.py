@@ -66,7 +66,7 @@ def earlier(xp, steps, by_time, first) -> Any:
     result = xp.empty_like(by_time)
     count = steps.most()
     result[:count] = 0 if first is None else first[steps.ranked[:count]]
-    result[count:] = by_time[steps.before()]
+    result[count:] = by_time[steps.before]
     return result
 
 

@@ -6,6 +6,7 @@ All is vectorised over the sequences, and linear in the rows.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property, lru_cache
 from itertools import pairwise
 
 import numpy as np
@@ -76,15 +77,8 @@ class TimeSteps:
 
     @classmethod
     def of(cls, offsets, is_reverse=False) -> TimeSteps:
-        lengths = np.diff(offsets)
-        ranked = rank_of(lengths)
-        longest = int(lengths.max(initial=0))
-        alive = alive_at(lengths, longest)
-        starts = offsets_of(alive)
-        sequences = ranked[ranges(np.zeros(longest, np.int64), alive)]
-        times = np.repeat(np.arange(longest), alive)
-        rows = offsets[sequences + 1] - 1 - times if is_reverse else offsets[sequences] + times
-        return cls(ranked, starts, rows)
+        """The steps of sequences; those of the latest offsets are kept, because all layers and gradients ask."""
+        return _steps_of(np.ascontiguousarray(offsets, np.int64).tobytes(), bool(is_reverse))
 
     def slices(self) -> list[slice]:
         """The part of `rows` of each step."""
@@ -94,6 +88,7 @@ class TimeSteps:
         """Number of sequences at the first step, which none has more."""
         return int(self.starts[1]) if len(self.starts) > 1 else 0
 
+    @cached_property
     def before(self) -> np.ndarray:
         """Places that `rows` after those of the first step have in the step before."""
         alive = np.diff(self.starts)
@@ -101,6 +96,24 @@ class TimeSteps:
 
     def back(self, by_time) -> np.ndarray:
         """The rows in the order of the sequences, from those of the steps."""
+        return by_time[self._places]
+
+    @cached_property
+    def _places(self) -> np.ndarray:
+        """Place of each row among the rows of the steps."""
         places = np.empty_like(self.rows)
         places[self.rows] = np.arange(len(places))
-        return by_time[places]
+        return places
+
+
+@lru_cache(maxsize=4)
+def _steps_of(offsets: bytes, is_reverse: bool) -> TimeSteps:
+    edges = np.frombuffer(offsets, np.int64)
+    lengths = np.diff(edges)
+    ranked = rank_of(lengths)
+    longest = int(lengths.max(initial=0))
+    alive = alive_at(lengths, longest)
+    sequences = ranked[ranges(np.zeros(longest, np.int64), alive)]
+    times = np.repeat(np.arange(longest), alive)
+    rows = edges[sequences + 1] - 1 - times if is_reverse else edges[sequences] + times
+    return TimeSteps(ranked, offsets_of(alive), rows)

@@ -8,6 +8,7 @@ from lengths import check_gradient, run_both, tensor
 import minigraph as fluid
 from minigraph import layers
 from minigraph.errors import ExecutionError, OpError, ProgramError, WrongTypeError
+from minigraph.kernels.sequence_rows import TimeSteps
 from minigraph.layer_helper import LayerHelper, emit
 
 pytestmark = pytest.mark.usefixtures("new_program")
@@ -328,6 +329,15 @@ def test_the_gradients_of_a_dynamic_network_are_central_differences():
         return rnn()
 
     check(network, x=tensor([2, 3, 1], 2, dtype="float64"), start=numbers(3, 2), fixed=numbers(3, 2, seed=6))
+
+
+def test_an_order_of_time_is_found_once_for_all_layers_and_gradients():
+    offsets = np.array([0, 2, 2, 5])
+    steps, again = TimeSteps.of(offsets), TimeSteps.of(offsets.copy())
+    assert steps is again and steps is not TimeSteps.of(offsets, is_reverse=True)
+    assert steps.rows.tolist() == [2, 0, 3, 1, 4] and steps.before.tolist() == [0, 1, 2]
+    offsets[1] = 1  # in place: the same array holds other sequences
+    assert TimeSteps.of(offsets).rows.tolist() == [2, 0, 1, 3, 4]
 
 
 def test_misuse_of_a_dynamic_network_is_an_error():
