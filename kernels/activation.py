@@ -39,9 +39,9 @@ for _type, _name in {
     "asin": "arcsin", "acos": "arccos", "atan": "arctan",
 }.items():  # fmt: skip
     kernel(_type)(_function_of_module(_name))
-    specialize(_type)(_offer_function(_name))
+    specialize(_type, any_size=True)(_offer_function(_name))
 for _name in ("exp", "tanh"):
-    specialize(_name)(_offer_function(_name))
+    specialize(_name, any_size=True)(_offer_function(_name))
 
 
 def at_least(xp, x, bound, out=None) -> Any:

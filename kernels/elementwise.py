@@ -35,6 +35,10 @@ def _offer_function(name: str, floating_only: bool = False) -> Any:
         if floating_only and x.dtype.kind != "f":
             return None
         function = getattr(xp, name)
+        if axis == -1 or axis == len(x.shape) - len(y.shape):  # also where only a run knows some sizes
+            return function
+        if -1 in (*x.shape, *y.shape):
+            return None
         aligned = align_shape(x.shape, y.shape, axis)
         if _is_right_aligned(aligned, y.shape):
             return function
@@ -49,7 +53,7 @@ def function_of_module(type: str, name: str) -> Callable[..., Any]:
     def function(xp, x, y, *, axis, out=None):
         return getattr(xp, name)(x, laid_over(x, y, axis), out=out)
 
-    specialize(type)(_offer_function(name))
+    specialize(type, any_size=True)(_offer_function(name))
     return kernel(type)(function)
 
 
@@ -58,7 +62,7 @@ elementwise_sub = function_of_module("elementwise_sub", "subtract")
 elementwise_mul = function_of_module("elementwise_mul", "multiply")
 elementwise_max = function_of_module("elementwise_max", "maximum")
 elementwise_min = function_of_module("elementwise_min", "minimum")
-specialize("elementwise_div")(_offer_function("true_divide", floating_only=True))
+specialize("elementwise_div", any_size=True)(_offer_function("true_divide", floating_only=True))
 
 
 @kernel("elementwise_div")
@@ -116,6 +120,12 @@ def _gradients(xp, x, y, d_out, wanted, out, to_x: Term | None, to_y: Term | Non
     """
     d_x_buffer, d_y_buffer = out or (None, None)
     d_x = d_y = None
+    if out is None and x.shape == y.shape == d_out.shape and shapes[0] == shapes[1]:
+        # Nothing is broadcast, as in each step of a loop.
+        return tuple([
+            (xp.positive(d_out) if term is None else term(None)) if is_wanted else None
+            for term, is_wanted in zip((to_x, to_y), wanted, strict=True)
+        ])  # fmt: skip
     # The buffer of one gradient may be the memory of an operand that the other gradient still reads.
     if wanted[1]:
         free = unshared(xp, d_y_buffer, x, y, d_out, *also_read) if wanted[0] else d_y_buffer
@@ -146,7 +156,11 @@ def _broadcast_axes(full, shape) -> tuple[tuple[int, ...], tuple[int, ...]]:
 
 @kernel("elementwise_add_grad", view="d_out")
 def elementwise_add_grad(xp, x, y, d_out, *, axis, wanted, out=None):
-    return _gradients(xp, x, laid_over(x, y, axis), d_out, wanted, out, None, None, (x.shape, y.shape))
+    # The gradient of X may be the incoming one itself; then that of Y must not be.
+    is_same = wanted[0] and out is None and x.shape == d_out.shape
+    rest = (False, wanted[1]) if is_same else wanted
+    d_x, d_y = _gradients(xp, x, laid_over(x, y, axis), d_out, rest, out, None, None, (x.shape, y.shape))
+    return d_out if is_same else d_x, d_y
 
 
 @kernel("elementwise_sub_grad")

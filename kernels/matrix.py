@@ -162,7 +162,7 @@ def bare_dot(xp) -> Any:
     return np.dot if xp is np else partial(gemm.dot, xp)
 
 
-@specialize("mul")
+@specialize("mul", any_size=True)
 def _quicker_mul(xp, x, y, *, x_num_col_dims, y_num_col_dims):
     """The array module's own product, if Y is a matrix."""
     if len(y.shape) != 2 or x.dtype == np.float16:
@@ -170,6 +170,8 @@ def _quicker_mul(xp, x, y, *, x_num_col_dims, y_num_col_dims):
     dot = bare_dot(xp)
     if len(x.shape) == 2:
         return dot
+    if -1 in (*x.shape, *y.shape):
+        return None
     rows, shape = (-1, y.shape[0]), (*x.shape[:x_num_col_dims], y.shape[1])
 
     def multiply(x, y, out=None):
@@ -191,7 +193,7 @@ def _quicker_matmul(xp, x, y, *, transpose_X, transpose_Y, alpha):
     return lambda x, y, out=None: dot(x.T if transpose_X else x, y.T if transpose_Y else y, out=out)
 
 
-@specialize("mul_grad")
+@specialize("mul_grad", any_size=True)
 def _quicker_mul_grad(xp, x, y, d_out, *, x_num_col_dims, y_num_col_dims, wanted):
     if len(y.shape) != 2 or x.dtype == np.float16:
         return None
@@ -203,6 +205,8 @@ def _quicker_mul_grad(xp, x, y, d_out, *, x_num_col_dims, y_num_col_dims, wanted
 
     if len(x.shape) == 2:
         return grad
+    if -1 in (*x.shape, *y.shape):
+        return None
     rows, columns, shape = (-1, y.shape[0]), (-1, y.shape[1]), x.shape
 
     def grad_of_rows(x, y, d_out, out=(None, None)):

@@ -93,7 +93,7 @@ def _inner_offsets(outer, of_steps) -> np.ndarray:
 
 def _alive(table, i) -> int:
     """The number of sequences that have a step `i`."""
-    return int((on_host(table)[:, 1] > int(i.item())).sum())
+    return int(np.count_nonzero(on_host(table)[:, 1] > int(i.item())))
 
 
 @kernel("shrink_rnn_memory", view="x")

@@ -110,7 +110,8 @@ class TypeOfArray(NamedTuple):
     dtype: Any
 
 
-_ANY_SIZE: set[str] = set()
+_ANY_SIZE: set[Callable[..., Any]] = set()
+"""Specializers that are asked where only a run knows some dimensions."""
 
 
 def specialize(
@@ -139,8 +140,8 @@ def specialize(
         _import_before(function)
         for type in types:
             _specializers(jit, own, rows)[type] = function
-            if any_size:
-                _ANY_SIZE.add(type)
+        if any_size:
+            _ANY_SIZE.add(function)
         return function
 
     return decorate
@@ -197,11 +198,9 @@ def _import_before(function: Callable[..., Any]) -> None:
         _import(_LATER)
 
 
-def takes_any_size(type: str) -> bool:
-    """Whether specializers of an operator type are asked where only a run knows some dimensions."""
-    if _FIRST:
-        _import(_FIRST)
-    return type in _ANY_SIZE
+def takes_any_size(specializer: Callable[..., Any]) -> bool:
+    """Whether a specializer is asked where only a run knows some dimensions."""
+    return specializer in _ANY_SIZE
 
 
 def _specializers(jit: bool, own: bool, rows: bool) -> dict[str, Callable[..., Callable[..., Any] | None]]:

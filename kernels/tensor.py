@@ -241,7 +241,7 @@ def concat_grad(xp, xs, axis_tensor, d_out, *, axis, wanted):
     return pieces
 
 
-@specialize("scale")
+@specialize("scale", any_size=True)
 def _quicker_scale(xp, x, scale_tensor, *, scale, bias, bias_after_scale):
     """One or two calls, with the numbers as arrays, which NumPy need not convert."""
     if xp is not np or scale_tensor is not None or x.dtype == np.float16:

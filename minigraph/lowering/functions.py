@@ -126,11 +126,10 @@ class FunctionChoice:
 
     def _specialized(self, step: Step, keywords: dict[str, Any]) -> Function | None:
         """A faster function for these shapes, if the operator has one."""
-        if not (step.has_known_sizes or step.kernel.for_rows or takes_any_size(step.op.type)):
-            return None
+        has_sizes = step.has_known_sizes or step.kernel.for_rows
         arguments = types_of_inputs(step)
         for kind, offer in self._offers(step):
-            if kind == "jit" and _is_left_to_tables(step):
+            if not (has_sizes or takes_any_size(offer)) or (kind == "jit" and _is_left_to_tables(step)):
                 continue
             function = offer(self._place.xp, *arguments, **keywords)
             if function is not None:

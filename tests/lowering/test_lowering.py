@@ -486,6 +486,25 @@ def test_the_generated_function_is_straight_line_code(monkeypatch):
     assert plan(text, ["loss"], x=float32(4, 2)).compiled.source == inspect.cleandoc(expected) + "\n"
 
 
+def test_quicker_functions_that_need_no_sizes_are_called_where_only_a_run_knows_them():
+    text = """
+        block 0
+          param w: float32[2, 3]
+          param b: float32[3]
+          data x: float32[-1, 2]
+          h.tmp_0: float32[-1, 3] = mul(X=x, Y=w)
+          h.tmp_1: float32[-1, 3] = elementwise_add(X=h.tmp_0, Y=b) {axis=1}
+          h.tmp_2: float32[-1, 3] = elementwise_add(X=h.tmp_1, Y=h.tmp_0) {axis=0}
+          out: float32[-1, 3] = tanh(X=h.tmp_2)
+    """
+    source = plan(text, ["out"], x=float32(-1, 2)).compiled.source
+    assert [name for name in ("fast_mul(", "fast_elementwise_add(", "fast_tanh(") if name not in source] == []
+    high = text.replace("float32[-1, 2]", "float32[-1, -1, 2]").replace("float32[-1, 3]", "float32[-1, -1, 3]")
+    high = high.replace("Y=w)", "Y=w) {x_num_col_dims=2}").replace("axis=1", "axis=2")
+    source = plan(high, ["out"], x=float32(-1, -1, 2)).compiled.source
+    assert "fast_mul(" not in source and "fast_tanh(" in source
+
+
 def test_a_quicker_function_for_the_shapes_at_hand_is_called_instead_of_the_kernel(monkeypatch):
     seen = []
 
