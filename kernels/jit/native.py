@@ -316,8 +316,13 @@ def softmax_grad(recording, y, d_y, *, axis):
     if y.dtype not in _FLOATS or axis % y.ndim != y.ndim - 1 or classes > SHORT_ROW or y.is_transposed:
         raise UnsupportedError("another way")
     product, weights = np.multiply(y, d_y), recording.constant(np.ones(classes), y.dtype)
-    total = dot(recording, product, weights) if y.ndim < 3 else dots(recording, product, weights)
+    total = _row_products(recording, product, weights)
     return np.multiply(np.subtract(d_y, total.reshape(*y.shape[:-1], 1)), y)
+
+
+def _row_products(recording: Recording, x: Symbol, vector: Symbol) -> Symbol:
+    """The product of each row with a vector, as `numpy.ndarray.dot` makes it."""
+    return dot(recording, x, vector) if x.ndim < 3 else dots(recording, x, vector)
 
 
 @native("fused_mean_loss", most_columns=SHORT_ROW)
@@ -356,15 +361,15 @@ def _mean_loss_of_logits(recording, x, label, ignore_index, slope, wanted):
 @native("softmax_with_cross_entropy", most_columns=SHORT_ROW)
 def softmax_with_cross_entropy(recording, logits, label, *, soft_label, ignore_index, axis):
     _check_rows(logits, label, ignore_index)
-    if soft_label or axis not in (-1, 1) or logits.ndim > 2:
+    if soft_label or axis not in (-1, logits.ndim - 1):
         raise UnsupportedError("another way")
     columns, classes = _columns(logits), logits.shape[-1]
     rows, dtype = logits.reshape(-1, classes), logits.dtype
     largest = np.maximum.reduce(columns).reshape(-1, 1)
     shifted, match = np.subtract(rows, largest), recording.new((label.size,), dtype)
     recording.label_call("pick", label.reshape(-1), shifted, match, shifted.T)
-    powers = np.exp(np.maximum(shifted, dtype.type(FLOOR)))
-    total = dot(recording, powers, recording.constant(np.ones(classes), dtype))
+    powers, weights = np.exp(np.maximum(shifted, dtype.type(FLOOR))), recording.constant(np.ones(classes), dtype)
+    total = _row_products(recording, powers.reshape(logits.shape), weights).reshape(-1)
     loss = np.subtract(np.log(total), match)
     return np.true_divide(powers, total.reshape(-1, 1)).reshape(logits.shape), loss.reshape(label.shape)
 

@@ -925,3 +925,23 @@ def test_an_array_that_is_fed_twice_has_the_product_of_one():
     executor = fluid.Executor(jit=True)
     found = [bits(run(executor, products, x=feed, y=feed)) for _ in range(3)]
     assert found == [bits(run(fluid.Executor(jit=False), products, x=feed, y=feed))] * 3
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("shape", [[2, 3, 5], [2, 1, 4, 5]])
+def test_losses_of_rows_in_several_dimensions_are_made_in_a_table(shape, dtype):
+    x, label = fluid.data("x", shape, dtype), fluid.data("label", [*shape[:-1], 1], "int64")
+    x.stop_gradient = False
+    rows = layers.softmax_with_cross_entropy(layers.tanh(chain(x)), label)
+    loss = layers.reduce_sum(layers.square(rows))
+    fetch = [rows, loss, *fluid.gradients([loss], [x])]
+    rng = np.random.default_rng(0)
+    feed = {"x": rng.standard_normal(shape).astype(dtype), "label": rng.integers(0, shape[-1], label.shape)}
+    executor = fluid.Executor(jit=True)
+    assert outside(source(executor, fetch, **feed)) == []
+    for factor in (1, 100, np.nan):
+        given = {**feed, "x": (feed["x"] * factor).astype(dtype)}
+        assert bits(run(executor, fetch, **given)) == bits(run(fluid.Executor(jit=False), fetch, **given))
+    feed["label"][1] = 5
+    with pytest.raises(ExecutionError, match=r"Label is 5 in row \[1, "):
+        run(executor, fetch, **feed)
