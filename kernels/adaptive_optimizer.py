@@ -68,8 +68,8 @@ def lamb_direction(param, grad, moment1, moment2, *, weight_decay, beta1, beta2,
     return moment1, moment2, step
 
 
-def lamb_along(direction: Callable[..., Any]) -> Callable[..., Any]:
-    """The kernel of ``lamb``, with `lamb_direction` as `direction` computes it."""
+def lamb_along(direction: Callable[..., Any], length: Callable[..., Any] = length) -> Callable[..., Any]:
+    """The kernel of ``lamb``, with `lamb_direction` as `direction` computes it, where `length` measures arrays."""
 
     def lamb(
         xp, param, grad, rate, moment1, moment2, beta1_pow, beta2_pow, skip,

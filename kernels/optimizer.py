@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -50,23 +51,30 @@ def momentum(param, grad, velocity, rate, skip, *, mu, use_nesterov):
     return param, velocity
 
 
-@kernel("lars_momentum")
-def lars_momentum(xp, param, grad, velocity, rate, skip, *, mu, lars_coeff, lars_weight_decay, out=None):
-    if is_skipped(skip):
-        return kept(xp, (param, velocity), out)
-    param_out, velocity_out = out or (None, None)
-    param_norm, grad_norm = length(xp, param), length(xp, grad)
-    # The factor 0 makes the ratio undefined, and so 1, where there is no gradient.
-    below = (grad_norm + lars_weight_decay * param_norm) * (grad_norm > 0)
-    trust = ratio_of_lengths(xp, param_norm, below, lars_coeff)
-    rate = (rate.reshape(1) * trust).astype(param.dtype)
+def lars_by(length: Callable[..., Any]) -> Callable[..., Any]:
+    """The kernel of ``lars_momentum``, where `length` measures arrays."""
 
-    work = xp.multiply(param, lars_weight_decay)
-    xp.add(work, grad, out=work)
-    xp.multiply(work, rate, out=work)
-    velocity = xp.multiply(velocity, mu, out=velocity_out)
-    xp.add(velocity, work, out=velocity)
-    return stepped(xp, param, velocity, param_out), velocity
+    def lars_momentum(xp, param, grad, velocity, rate, skip, *, mu, lars_coeff, lars_weight_decay, out=None):
+        if is_skipped(skip):
+            return kept(xp, (param, velocity), out)
+        param_out, velocity_out = out or (None, None)
+        param_norm, grad_norm = length(xp, param), length(xp, grad)
+        # The factor 0 makes the ratio undefined, and so 1, where there is no gradient.
+        below = (grad_norm + lars_weight_decay * param_norm) * (grad_norm > 0)
+        trust = ratio_of_lengths(xp, param_norm, below, lars_coeff)
+        rate = (rate.reshape(1) * trust).astype(param.dtype)
+
+        work = xp.multiply(param, lars_weight_decay)
+        xp.add(work, grad, out=work)
+        xp.multiply(work, rate, out=work)
+        velocity = xp.multiply(velocity, mu, out=velocity_out)
+        xp.add(velocity, work, out=velocity)
+        return stepped(xp, param, velocity, param_out), velocity
+
+    return lars_momentum
+
+
+kernel("lars_momentum")(lars_by(length))
 
 
 @kernel("dpsgd")

@@ -208,7 +208,7 @@ def _factor(recording: Recording, threshold: Symbol, ratio: Symbol) -> Symbol:
     return factor
 
 
-def _record_short_norm(recording: Recording, xs: Sequence[Symbol]) -> Symbol:
+def record_short_norm(recording: Recording, xs: Sequence[Symbol]) -> Symbol:
     """Record the joint norm of short arrays, as the shared kernel computes it."""
     if not 0 < sum(x.size for x in xs) <= SHORT or any(x.dtype != np.float32 or x.is_transposed for x in xs):
         raise UnsupportedError("another norm")
@@ -242,7 +242,7 @@ def _record_clips(register: Callable[..., Any], norm: Callable[[Recording, Seque
 
 
 _record_clips(native_loop, _record_norm)
-_record_clips(partial(native, replaces_loops=False), _record_short_norm)
+_record_clips(partial(native, replaces_loops=False), record_short_norm)
 
 
 @offer("global_norm")

@@ -18,11 +18,13 @@ from minigraph.kernels.adaptive_optimizer import lamb_along
 from minigraph.kernels.clip import Times
 from minigraph.kernels.jit.compiling import Loops
 from minigraph.kernels.jit.functions import UnsupportedError
+from minigraph.kernels.jit.norms import record_short_norm
 from minigraph.kernels.jit.offers import elementwise_loop, numba_name, offer, vectors
 from minigraph.kernels.jit.recorders import native, native_loop
 from minigraph.kernels.jit.recording import Recording, Symbol
 from minigraph.kernels.jit.threads import least_of, over_pieces
 from minigraph.kernels.merged_updates import Merged
+from minigraph.kernels.optimizer import lars_by
 from minigraph.kernels.registry import specialize
 from minigraph.kernels.update_kernels import buffers_for, is_skipped, kept, one_or_all, owned
 from minigraph.kernels.update_rules import POWERS, RULES, SINGLE, TENSORS, Element, UpdateRule
@@ -200,7 +202,7 @@ for _type, _rule in RULES.items():
 def record_update(
     recording: Recording, type: str, arrays: Sequence[Any], attrs: Mapping[str, Any], shrink: Symbol | None = None
 ) -> Any:
-    """Record the loop of `update_loop`, in place."""
+    """Record the loop of `update_loop`, in place; arrays that the rule only writes are new."""
     rule = RULES[type]
     found = _element(rule, arrays, attrs)
     given = dict(zip(rule.inputs, arrays, strict=True))
@@ -209,6 +211,7 @@ def record_update(
         raise UnsupportedError("another way")
     element, numbers = found
     names = _vectors(element)
+    given.update((name, recording.new(param.shape, param.dtype)) for name in element.writes if name not in given)
     vectors = [given.get(name) for name in names]
     if any(x is None or x.size != param.size or x.is_transposed for x in vectors):
         raise UnsupportedError("state that is left out")
@@ -261,3 +264,25 @@ def lamb(xp, param, grad, rate, moment1, moment2, beta1_pow, beta2_pow, skip, **
         return None
     kernel = lamb_along(lambda xp, *arrays, out, **attrs: direction(*arrays, out=out))
     return lambda *arrays, out=None: kernel(np, *arrays, out=out, **attrs)
+
+
+def _of_short_arrays(*types: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Register the recording of updates that measure whole arrays: loops and shared kernels have the same bits."""
+    return lambda function: native_loop(*types)(native(*types, replaces_loops=False)(function))
+
+
+def _length(xp: Any, x: Symbol) -> Symbol:
+    return record_short_norm(x.recording, [x])
+
+
+@_of_short_arrays("lars_momentum")
+def record_lars(recording, *arrays, **attrs):
+    return lars_by(_length)(np, *arrays, **attrs)
+
+
+@_of_short_arrays("lamb")
+def record_lamb(recording, *arrays, **attrs):
+    def direction(xp, *arrays, out, **attrs):
+        return record_update(recording, "lamb_direction", arrays, attrs)
+
+    return lamb_along(direction, _length)(np, *arrays, **attrs)

@@ -927,6 +927,33 @@ def test_an_array_that_is_fed_twice_has_the_product_of_one():
     assert found == [bits(run(fluid.Executor(jit=False), products, x=feed, y=feed))] * 3
 
 
+MEASURING = {
+    "lars_momentum": lambda: fluid.optimizer.LarsMomentum(0.5, 0.9, 0.1, 0.01),
+    "lamb": lambda: fluid.optimizer.Lamb(0.1, 0.01),
+}
+
+
+@pytest.mark.parametrize("named", MEASURING)
+@pytest.mark.parametrize("special", [1.0, 0.0, np.inf, np.nan])
+def test_updates_that_measure_whole_arrays_are_made_in_a_table(named, special):
+    x, found, feed = fluid.data("x", [4, 6]), [], np.random.default_rng(0).standard_normal((4, 6), np.float32)
+    fluid.default_startup_program().random_seed = 1
+    h = layers.fc(x, 70, act="tanh")
+    loss = layers.mean(layers.fc(h, 1))
+    MEASURING[named]().minimize(loss)
+    names = [var.name for var in fluid.default_main_program().list_vars() if var.persistable]
+    for jit in (True, False):
+        executor, scope = fluid.Executor(jit=jit), fluid.Scope()
+        executor.run(fluid.default_startup_program(), scope=scope)
+        for factor in (1, 1, 1, 1, special, special):
+            run(executor, [loss], scope, x=feed * np.float32(factor))
+        found.append([bits([np.array(scope.find_var(name).get_tensor())]) for name in names])
+        if jit:
+            text = executor.plan_for(fluid.default_main_program(), {"x": feed}, [loss]).compiled.source
+            assert not any(named in name for name in outside(text))
+    assert found[0] == found[1]
+
+
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("shape", [[2, 3, 5], [2, 1, 4, 5]])
 def test_losses_of_rows_in_several_dimensions_are_made_in_a_table(shape, dtype):
