@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from configparser import ConfigParser
 from pathlib import Path
 
 from minigraph import unique_name
@@ -48,3 +49,12 @@ def test_the_comparison_runs_as_the_readme_shows_it(capsys, tmp_path, monkeypatc
     assert halved.min() < 1
     steps = explain(names["gradients"]["halved"].program).gradients[0].steps
     assert "(HalveLong, a strategy of your own)" in steps[0].what
+
+
+def test_every_extra_for_users_has_a_row():
+    setup = ConfigParser()
+    setup.read(ROOT / "setup.cfg", encoding="utf-8")
+    extras = set(setup["options.extras_require"]) - {"test", "lint"}
+    table = (ROOT / "README.md").read_text(encoding="utf-8").partition("## Extras")[2]
+    first_cells = "".join(re.findall(r"^\|([^|]*)\|", table, flags=re.MULTILINE))
+    assert set(re.findall(r"`([^`]+)`", first_cells)) == extras
