@@ -2,8 +2,9 @@
 
 `python benchmarks/ragged.py --paddle PYTHON [--only NAME ...]` prints the shortest time of a step of each network in
 both engines, and minigraph's divided by that of Paddle. The engines take turns, each time in a new process with one
-thread. The lengths of the sequences differ in each step. `--numpy` compares with steps that are written by hand in
-NumPy (`ragged_by_hand.py`), whose losses are checked on the way; they take turns in one process.
+thread. The lengths of the sequences differ in each step, and gradients are clipped by their global norm. `--numpy`
+compares with steps that are written by hand in NumPy (`ragged_by_hand.py`), whose losses and parameters are checked on
+the way; they take turns in one process.
 """
 
 import argparse
@@ -14,9 +15,6 @@ import sys
 import time
 
 import numpy as np
-
-SECONDS = 1.5
-"""Time of the steps of a network in one process."""
 
 
 def sequences(fluid, batch, longest, seed, row=(1,), high=None, lengths=None):
@@ -190,21 +188,21 @@ NETWORKS = {
 }
 
 
-def step_time(name, engine):
+def step_time(name, engine, seconds):
     """Shortest time of a step, in milliseconds."""
     if engine == "paddle":
         import paddle.fluid as fluid
     else:
         import minigraph as fluid
     executor, loss, feeds = started(fluid, name)
-    return mean_of_best([lambda feed=feed: executor.run(feed=feed, fetch_list=[loss]) for feed in feeds])[0]
+    return mean_of_best(seconds, [lambda feed=feed: executor.run(feed=feed, fetch_list=[loss]) for feed in feeds])[0]
 
 
 def started(fluid, name):
     """An executor that has run the startup program of a network, its loss, and eight feeds."""
     loss, feed = NETWORKS[name](fluid)
     if any(True for _ in fluid.default_main_program().all_parameters()):
-        fluid.optimizer.SGD(0.001).minimize(loss)
+        fluid.optimizer.SGD(0.001, grad_clip=fluid.clip.GradientClipByGlobalNorm(0.5)).minimize(loss)
     else:
         fluid.backward.append_backward(loss)
     executor = fluid.Executor(fluid.CPUPlace())
@@ -212,10 +210,10 @@ def started(fluid, name):
     return executor, loss, [feed(fluid, seed) for seed in range(8)]
 
 
-def mean_of_best(*engines):
+def mean_of_best(seconds, *engines):
     """Milliseconds of a step of each engine, which is a list of its steps on the feeds; the engines take turns."""
     best = np.full((len(engines), len(engines[0])), np.inf)
-    rounds, end = 0, time.perf_counter() + SECONDS * len(engines)
+    rounds, end = 0, time.perf_counter() + seconds * len(engines)
     while rounds < 2 or time.perf_counter() < end:
         for engine, steps in enumerate(engines):
             for i, step in enumerate(steps):
@@ -227,23 +225,30 @@ def mean_of_best(*engines):
     return [1e3 * float(each) for each in best.mean(1)]
 
 
-def beside_numpy(name):
-    """Milliseconds of a step in minigraph and in NumPy, whose losses must agree."""
+def steps_in_numpy():
+    """Steps that are written by hand, by name of the network."""
     from ragged_by_hand import STEPS
 
+    return STEPS
+
+
+def beside_numpy(name, seconds):
+    """Milliseconds of a step in minigraph and in NumPy, whose losses must agree."""
     import minigraph as fluid
 
     executor, loss, feeds = started(fluid, name)
     scope, given = fluid.global_scope(), fluid.default_main_program().all_parameters()
     params = {param.name: np.array(scope.find_var(param.name).get_tensor()) for param in given}
-    batches = [(np.array(feed["words"]), np.array(feed["words"].lod()[0]), feed["label"]) for feed in feeds]
+    labels = [np.array(feed[next(key for key in feed if key != "words")]) for feed in feeds]
+    texts = [(np.array(feed["words"]), np.array(feed["words"].lod()[0])) for feed in feeds]
+    batches = [(*text, label) for text, label in zip(texts, labels, strict=True)]
     ours = [lambda feed=feed: executor.run(feed=feed, fetch_list=[loss])[0] for feed in feeds]
-    by_hand = [lambda batch=batch: STEPS[name](params, *batch) for batch in batches]
-    for here, there in zip(ours, by_hand, strict=True):
+    theirs = [lambda batch=batch: steps_in_numpy()[name](params, *batch) for batch in batches]
+    for here, there in zip(ours, theirs, strict=True):
         np.testing.assert_allclose(here(), there(), rtol=1e-5)
     for param, value in params.items():
         np.testing.assert_allclose(np.array(scope.find_var(param).get_tensor()), value, atol=1e-6)
-    return dict(zip(("minigraph", "numpy"), mean_of_best(ours, by_hand), strict=True))
+    return dict(zip(("minigraph", "numpy"), mean_of_best(seconds, ours, theirs), strict=True))
 
 
 def main():
@@ -251,26 +256,36 @@ def main():
     parser.add_argument("--paddle", help="an interpreter with Paddle 1.8.5")
     parser.add_argument("--only", nargs="*", choices=list(NETWORKS), default=list(NETWORKS))
     parser.add_argument("--rounds", type=int, default=2)
-    parser.add_argument("--numpy", action="store_true", help="compare with steps by hand: --only lstm conv")
+    parser.add_argument("--numpy", action="store_true", help="compare with steps by hand, where there are any")
+    parser.add_argument("--seconds", type=float, default=1.5, help="of the steps of an engine in one process")
     parser.add_argument("--one", help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.one:
         name = given.only[0]
-        print(json.dumps(beside_numpy(name) if given.one == "numpy" else {given.one: step_time(name, given.one)}))
-        return
+        if given.one == "numpy":
+            found = beside_numpy(name, given.seconds)
+        else:
+            found = {given.one: step_time(name, given.one, given.seconds)}
+        print(json.dumps(found))
+        return 0
     pythons = {"numpy" if given.numpy else "minigraph": sys.executable}
     if given.paddle:
         pythons["paddle"] = given.paddle
     environment = dict(os.environ, OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1", NUMBA_NUM_THREADS="1")
     root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     environment["PYTHONPATH"] = root
+    failed = False
     for name in given.only:
+        if given.numpy and name not in steps_in_numpy():
+            continue
         best = {}
         for _ in range(given.rounds):
             for engine, python in pythons.items():
                 command = [python, os.path.abspath(__file__), "--one", engine, "--only", name]
+                command += ["--seconds", str(given.seconds)]
                 made = subprocess.run(command, env=environment, capture_output=True)
                 if made.returncode:
+                    failed = True
                     print(name, engine, made.stderr.decode().strip().splitlines()[-1:], flush=True)
                     continue
                 for timed, found in json.loads(made.stdout.decode().splitlines()[-1]).items():
@@ -279,7 +294,8 @@ def main():
         others = [value for engine, value in best.items() if engine != "minigraph"]
         ratio = f"  ratio {best['minigraph'] / others[0]:.2f}" if "minigraph" in best and others else ""
         print(f"{name:26}{shown}{ratio}", flush=True)
+    return int(failed)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -60,6 +60,14 @@ def test_networks_by_hand_have_the_losses_of_minigraph(tmp_path):
     assert sum(row["engine"] == "numpy" for row in rows) == 5
 
 
+@pytest.mark.slow
+def test_networks_of_texts_by_hand_have_the_losses_and_parameters_of_minigraph():
+    command = [sys.executable, str(ROOT / "benchmarks" / "ragged.py"), "--numpy", "--rounds=1", "--seconds=0"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stdout
+    assert done.stdout.count("ratio") == 6
+
+
 def test_the_page_of_figures_is_the_one_that_the_script_makes():
     made = page.text()
     assert made == (ROOT / "docs" / "benchmarks.md").read_text()
