@@ -51,7 +51,7 @@ def launch(
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
         )
-        with ThreadPoolExecutor(2) as readers:
+        with ThreadPoolExecutor(2) as readers, _Watch(Path(folder), ranks) as watch:
             try:
                 died = list(readers.map(_show, [process.stdout, process.stderr], [sys.stdout, sys.stderr]))
             except BaseException:  # such as Ctrl-C; the readers end when no rank is left
@@ -60,7 +60,7 @@ def launch(
         # A rank that calls os._exit(0) ends the others, and MPICH takes that for a good end.
         is_good = process.wait() == 0 and all((Path(folder) / f"rank-{rank}.end").exists() for rank in range(ranks))
         if not is_good:
-            print(_story(Path(folder), ranks, died[0] or died[1]), file=sys.stderr)
+            print(_story(Path(folder), ranks, watch.first_to_end(), died[0] or died[1]), file=sys.stderr)
     return int(not is_good)
 
 
@@ -97,6 +97,71 @@ def _end(process: subprocess.Popen[str], doing: Sequence[str]) -> None:
             if found and b"minigraph.parallel.rank" in Path(f"/proc/{found[1]}/cmdline").read_bytes():
                 os.kill(int(found[1]), signal.SIGKILL)
 
+
+class _Watch:
+    """Note which ranks end first, where the system says so (Linux): MPICH ends the others, and may name one of them."""
+
+    def __init__(self, folder: Path, ranks: int) -> None:
+        self._folder, self._ranks = folder, ranks
+        self._ended: list[int] = []
+        """Ranks that have ended, in order."""
+        self._is_over = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+
+    def __enter__(self) -> _Watch:
+        if hasattr(os, "pidfd_open"):
+            self._thread.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._is_over.set()
+        if self._thread.ident is not None:
+            self._thread.join()
+
+    def first_to_end(self) -> int | None:
+        """The rank that has ended before the end of its script, and so ended the others.
+
+        It is the one with the fewest exchanges: the others wait in the one that it has not begun. Of those with as many
+        it is the first; the order alone is not enough, because MPICH may end others while the system ends this one.
+        """
+        early = [rank for rank in self._ended if not (self._folder / f"rank-{rank}.end").exists()]
+        return min(early, key=self._exchanges, default=None)
+
+    def _exchanges(self, rank: int) -> int:
+        found = re.search(r"exchange (\d+):", _doing(self._folder, rank))
+        return int(found[1]) if found else 0
+
+    def _watch(self) -> None:
+        import select
+
+        poll, watched, missing = select.poll(), dict[int, int](), set(range(self._ranks))
+        while not self._is_over.is_set():
+            for rank in sorted(missing):
+                file = _open_process(_doing(self._folder, rank))
+                if file is not None:
+                    watched[file] = rank
+                    poll.register(file, select.POLLIN)
+                    missing.remove(rank)
+            for file, _ in poll.poll(_LOOK):
+                self._ended.append(watched.pop(file))
+                poll.unregister(file)
+                os.close(file)
+        for file in watched:
+            os.close(file)
+
+
+def _open_process(note: str) -> int | None:
+    """A file by which to wait for the process of a rank; None if it is not there, or on another machine."""
+    found = re.match(r"process (\d+),", note)
+    try:
+        is_rank = found and b"minigraph.parallel.rank" in Path(f"/proc/{found[1]}/cmdline").read_bytes()
+        return os.pidfd_open(int(found[1])) if found and is_rank else None
+    except OSError:
+        return None
+
+
+_LOOK = 50
+"""Milliseconds between looks for new ranks, and for the end of all."""
 
 _SECONDS_TO_END = 3.0
 """Maximum seconds that MPI has to end the ranks."""
@@ -148,10 +213,10 @@ def _environment(ranks: int, folder: str, timeout: float, threads: int | None) -
     return chosen
 
 
-def _story(folder: Path, ranks: int, died: int | None) -> str:
+def _story(folder: Path, ranks: int, first: int | None, died: int | None) -> str:
     """Text that says what went wrong first, and where every rank was.
 
-    `died` is the process of a rank that was ended by a signal.
+    `first` is the rank that ended first, if that is known, and `died` the process of which MPI says that it has died.
     """
     failed = sorted((_error(file), rank) for rank in range(ranks) if (file := folder / f"rank-{rank}.error").exists())
     doing = [_doing(folder, rank) for rank in range(ranks)]
@@ -160,11 +225,12 @@ def _story(folder: Path, ranks: int, died: int | None) -> str:
         lines = [f"rank {rank} failed first:", text.rstrip()]
         if "relative import with no known parent package" in text:
             lines.append("Start a module of a package as python -m does: minigraph launch -n N -m PACKAGE.MODULE.")
-    elif died is None:
-        lines = ["a rank ended before the end of its script without an error, as by os._exit or a signal"]
     else:
-        dead = [f"rank {rank}" for rank, text in enumerate(doing) if text.startswith(f"process {died},")] or ["a rank"]
-        lines = [f"{dead[0]} died without an error, as by a signal or for lack of memory"]
+        dead = (
+            [first] if first is not None else [i for i, text in enumerate(doing) if text.startswith(f"process {died},")]
+        )
+        who = f"rank {dead[0]}" if dead else "a rank"
+        lines = [f"{who} ended before its script did, without an error: by a signal, os._exit or for lack of memory"]
     return "\n".join(
         [*lines, "The ranks were last at:", *(f"  rank {rank}: {text}" for rank, text in enumerate(doing))]
     )

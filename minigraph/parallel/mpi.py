@@ -245,7 +245,7 @@ class MpiRank(Communicator):
         found = np.empty((self.size, mine.size), np.int64)
         self._wait(self._comm.Iallgather(mine, found))
         if len(set(found[:, 0].tolist())) > 1:
-            check_same(self._comm.allgather(self._calls))
+            check_same(self._comm.allgather(self._calls), self._count)
         return found[:, 1:]
 
     def _wait(self, request: Any) -> None:

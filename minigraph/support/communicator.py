@@ -288,12 +288,14 @@ def in_order() -> AbstractContextManager[None]:
     return holding(_IN_ORDER, True)
 
 
-_SHOWN = 5
-"""Number of exchanges of each rank that an error shows."""
+_SHOWN, _LINES = 5, 24
+"""Maximum number of exchanges of a rank that an error shows, and of its lines on all ranks."""
 
 
-def check_same(histories: Sequence[Sequence[Call]]) -> None:
-    """Raise unless the ranks, whose exchanges so far are `histories`, all make the same one now.
+def check_same(histories: Sequence[Sequence[Call]], count: int | None = None) -> None:
+    """Raise unless the ranks, whose latest exchanges are `histories`, all make the same one now.
+
+    It is number `count`; by default histories begin with the first exchange.
 
     Raises
     ------
@@ -302,15 +304,30 @@ def check_same(histories: Sequence[Sequence[Call]]) -> None:
     """
     if len({history[-1] for history in histories}) == 1:
         return
-    details = []
+    alike: dict[tuple[Call, ...], list[int]] = {}
     for rank, history in enumerate(histories):
-        details.append(f"rank {rank}, exchanges {max(1, len(history) - _SHOWN + 1)} to {len(history)}:")
-        details += [f"  {call}" for call in history[-_SHOWN:]]
+        alike.setdefault(tuple(history), []).append(rank)
+    shown = max(1, min(_SHOWN, _LINES // len(alike) - 1))
+    details = []
+    for history, ranks in alike.items():
+        latest, last = history[-shown:], count or len(history)
+        details.append(f"{_named(ranks)}, exchanges {last - len(latest) + 1} to {last}:")
+        details += [f"  {call}" for call in latest]
     raise CommunicationError(
         "ranks that run one program make different exchanges",
         details=details,
         hint="Give every rank the same collective operators in the same order, and the same variables to fetch.",
     )
+
+
+def _named(ranks: Sequence[int]) -> str:
+    """Ranks in words, such as "ranks 0 to 6"."""
+    first, *_, last = (*ranks, ranks[-1])
+    if first == last:
+        return f"rank {first}"
+    if len(ranks) == last - first + 1:
+        return f"ranks {first} to {last}" if len(ranks) > 2 else f"ranks {first} and {last}"
+    return f"ranks {', '.join(map(str, ranks[:-1]))} and {last}"
 
 
 def check_size(expected: int) -> None:

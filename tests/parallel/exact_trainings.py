@@ -129,6 +129,7 @@ def train(programs, rank, ranks, steps):
 
 
 if __name__ == "__main__":
-    for name in NETWORKS:
-        programs = built(name, parallel.size(), "sharded" in sys.argv)
-        print(name, *train(programs, parallel.rank(), parallel.size(), int(sys.argv[1])))
+    _, count, *options = sys.argv
+    for name in [each for each in NETWORKS if each in options] or NETWORKS:
+        programs = built(name, parallel.size(), "sharded" in options)
+        print(name, *train(programs, parallel.rank(), parallel.size(), int(count)))

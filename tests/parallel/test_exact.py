@@ -1,6 +1,7 @@
 """Trainings with `exact=True` have the same bits on any number of ranks."""
 
-from functools import partial
+import re
+from functools import cache, partial
 
 import numpy as np
 import pytest
@@ -28,26 +29,29 @@ def test_every_number_of_ranks_gives_the_same_bits(name):
             assert found == [expected] * ranks, (ranks, sharded)
 
 
-@pytest.fixture(scope="module")
-def digests_of_one_process():
-    """What a launch of one rank prints, with one thread: products of one size have then the same bits in any launch."""
+@cache
+def launched_digests(ranks, *arguments):
+    """What each rank of a launch prints, with one thread, so that products of one size have the same bits."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("OPENBLAS_NUM_THREADS", "1")
-        status, output, errors, _ = launched(1, HERE / "exact_trainings.py", "10")
+        status, output, errors, _ = launched(ranks, HERE / "exact_trainings.py", *arguments)
     assert status == 0, errors
-    return [line.partition("] ")[2] for line in output.splitlines()]
+    return [sorted(re.findall(rf"^\[{rank}\] (.*)", output, re.MULTILINE)) for rank in range(ranks)]
 
 
 @needs_mpi
 @pytest.mark.slow
 @pytest.mark.parametrize("arguments", [(), ("sharded",)])
 @pytest.mark.parametrize("ranks", [2, 4])
-def test_ranks_that_mpi_connects_give_the_same_bits(ranks, arguments, digests_of_one_process, monkeypatch):
-    monkeypatch.setenv("OPENBLAS_NUM_THREADS", "1")
-    status, output, errors, _ = launched(ranks, HERE / "exact_trainings.py", "10", *arguments)
-    assert status == 0, errors
-    expected = [f"[{rank}] {digest}" for rank in range(ranks) for digest in digests_of_one_process]
-    assert sorted(output.splitlines()) == sorted(expected)
+def test_ranks_that_mpi_connects_give_the_same_bits(ranks, arguments):
+    assert launched_digests(ranks, "10", *arguments) == launched_digests(1, "10") * ranks
+
+
+@needs_mpi
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["perceptron", "lenet", "characters"])
+def test_eight_processes_give_the_same_bits(name):
+    assert launched_digests(8, "100", name) == launched_digests(1, "100", name) * 8
 
 
 def regression(**options):

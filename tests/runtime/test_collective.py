@@ -6,7 +6,7 @@ from together import check_all
 
 import minigraph as fluid
 from minigraph.errors import CommunicationError, ExecutionError, OpError
-from minigraph.support.communicator import tree
+from minigraph.support.communicator import Call, check_same, tree
 from minigraph.support.simulated_ranks import run_ranks
 
 DTYPES = ["float16", "float32", "float64", "int32", "int64"]
@@ -132,6 +132,22 @@ def test_different_exchanges_are_an_error_with_both_lists():
     text = str(error.value)
     assert "rank 0, exchanges 1 to 1:\n    c_allreduce_sum of x: float32[2] on ring 0" in text
     assert "rank 1, exchanges 1 to 1:\n    c_allreduce_max of x: float32[2] on ring 0" in text
+
+
+def test_an_error_names_the_latest_exchanges_of_ranks_that_agree_together():
+    same, other = ([Call(type, "x", 0, "float32", (2,))] for type in ("c_allreduce_sum", "c_allreduce_max"))
+    for histories, named in [
+        ([same] * 7 + [other], "ranks 0 to 6, exchanges 30 to 30:"),
+        ([same, other, same, same], "ranks 0, 2 and 3, exchanges 30 to 30:"),
+        ([other, same, same], "ranks 1 and 2, exchanges 30 to 30:"),
+    ]:
+        with pytest.raises(CommunicationError) as found:
+            check_same(histories, count=30)
+        assert named in str(found.value)
+        assert "c_allreduce_max of x" in str(found.value)
+    many = [[Call("c_allreduce_sum", f"x{rank}", 0, "float32", (2,))] * 9 for rank in range(8)]
+    with pytest.raises(CommunicationError, match="rank 7, exchanges 8 to 9:\n    c_allreduce_sum of x7"):
+        check_same(many)
 
 
 def test_a_rank_that_ends_early_or_fails_stops_the_others():
