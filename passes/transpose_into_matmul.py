@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import ClassVar
 
 from minigraph.ir import Operator, Program
@@ -26,10 +27,13 @@ class TransposeIntoMatmul(Pass):
 
     def apply(self, program: Program) -> bool:
         values = Values(program)
+        transposed: dict[Value, _Transposed] = {}
         changed = False
         for op in program.global_block().ops:
-            if op.type == "matmul" or (op.type == "mul" and _multiplies_matrices(op, values)):
-                sources = {slot: found for slot in "XY" if (found := _untransposed(values, op, slot)) is not None}
+            if op.type == "transpose2":
+                _note(op, values, transposed)
+            elif transposed and (op.type == "matmul" or (op.type == "mul" and _multiplies_matrices(op, values))):
+                sources = {slot: found for slot in "XY" if (found := _untransposed(values, op, slot, transposed))}
                 if sources:
                     _read_untransposed(op, sources)
                     changed = True
@@ -40,29 +44,74 @@ def _multiplies_matrices(op: Operator, values: Values) -> bool:
     return all(len(values.block.vars[op.inputs[slot][0]].shape or ()) == 2 for slot in "XY")
 
 
-def _untransposed(values: Values, op: Operator, slot: str) -> tuple[Value, bool] | None:
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """A value whose last two dimensions are exchanged, perhaps several times.
+
+    Only sources that are there for longer than all before them are linked, so that the first one that is there
+    at some place is found by a walk back as long as they last.
+    """
+
+    value: Value
+    lasts: float
+    """Position of the operator that writes its name again."""
+    is_odd: bool
+    """Whether the last two dimensions of the first source of all are exchanged an odd number of times in it."""
+    before: _Source | None = None
+    far_before: _Source | None = None
+    """A source from which a walk goes on that need not see those in between: a walk takes logarithmic time."""
+    depth: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Transposed:
+    """A value that transposes have made of others, the last of which is `source`."""
+
+    is_odd: bool
+    source: _Source
+
+
+def _note(op: Operator, values: Values, transposed: dict[Value, _Transposed]) -> None:
+    """Note the sources of what a transpose makes, if it exchanges the last two dimensions."""
+    axis = list(op.attr("axis"))
+    rank = len(axis)
+    if rank < 2 or axis != [*range(rank - 2), rank - 1, rank - 2]:
+        return
+    value = values.input(op, "X")
+    lasts, known = values.lasts_until(value), transposed.get(value)
+    is_odd = known is not None and known.is_odd
+    if known is None:
+        source = _Source(value, lasts, is_odd)
+    elif lasts > known.source.lasts:
+        source = _after(known.source, value, lasts, is_odd)
+    else:
+        source = known.source
+    transposed[values.output(op, "Out")] = _Transposed(not is_odd, source)
+
+
+def _after(last: _Source, value: Value, lasts: float, is_odd: bool) -> _Source:
+    """Link a source behind `last`, with a far link as in a skew-binary list (Myers, 1983)."""
+    far = last.far_before
+    far_of_far = far and far.far_before
+    is_even = far is not None and far_of_far is not None and last.depth - far.depth == far.depth - far_of_far.depth
+    return _Source(value, lasts, is_odd, last, far_of_far if is_even else last, last.depth + 1)
+
+
+def _untransposed(
+    values: Values, op: Operator, slot: str, transposed: dict[Value, _Transposed]
+) -> tuple[Value, bool] | None:
     """Return what the transposes in front of an operand read, and whether their number is odd; None if there is none.
 
-    All are looked through at once, so that a second application finds nothing.
+    It is the first of the sources that are there, so that a second application finds nothing.
     """
-    value, is_odd = values.input(op, slot), False
-    found = None
-    while (source := _transposed(values, value)) is not None:
-        value, is_odd = source, not is_odd
-        if values.is_there(value, op):
-            found = value, is_odd
-    return found
-
-
-def _transposed(values: Values, value: Value) -> Value | None:
-    """Return the value whose last two dimensions are exchanged in this one, if there is one."""
-    transpose = values.producer(value, "transpose2")
-    if transpose is None or value != values.output(transpose, "Out"):  # XShape can be read, too
+    operand, place = transposed.get(values.input(op, slot)), values.position[op]
+    if operand is None or operand.source.lasts < place:
         return None
-    axis = list(transpose.attr("axis"))
-    rank = len(axis)
-    swaps_last_two = rank >= 2 and axis == [*range(rank - 2), rank - 1, rank - 2]
-    return values.input(transpose, "X") if swaps_last_two else None
+    source = operand.source
+    while source.before is not None and source.before.lasts >= place:
+        far = source.far_before
+        source = far if far is not None and far.lasts >= place else source.before
+    return source.value, source.is_odd != operand.is_odd
 
 
 def _read_untransposed(op: Operator, sources: dict[str, tuple[Value, bool]]) -> None:

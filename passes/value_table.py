@@ -237,6 +237,12 @@ class ValueTable:
         """Whether the name of `value` means that value where `op` reads."""
         return self.read(value[0], op) == value
 
+    def lasts_until(self, value: Value) -> float:
+        """Position of the operator that writes the name of `value` again, which may still read it; infinite if none."""
+        positions, op = self._written_at(value[0]), self.writer.get(value)
+        index = 0 if op is None else bisect_right(positions, self.position[op])
+        return positions[index] if index < len(positions) else inf
+
     def is_live_out(self, value: Value) -> bool:
         """Whether the value may be read outside of the block: the last of its name, which is fetched or persistable.
 

@@ -1,5 +1,7 @@
 """TransposeIntoMatmul gives transposes to the products after them."""
 
+from random import Random
+
 import pytest
 from pass_laws import assert_linear, keeps_the_bits, op_lines
 
@@ -97,15 +99,69 @@ def test_the_shape_that_a_transpose_leaves_is_no_transpose():
     assert op_lines(TransposeIntoMatmul(), text, ["z"])[-1] == "z = matmul(X=s, Y=s) {transpose_Y=True}"
 
 
-@pytest.mark.timing
-def test_time_is_linear():
-    def make(count):
-        program = fluid.Program()
-        with fluid.program_guard(program):
-            x = fluid.data("x", [3, 3])
-            for _ in range(count // 2):
-                x = fluid.layers.matmul(fluid.layers.transpose(x, [1, 0]), x)
-        program.roots = (x.name,)
-        return program
+def _products_of_a_row(count):
+    program = fluid.Program()
+    with fluid.program_guard(program):
+        x = fluid.data("x", [3, 3])
+        for _ in range(count // 2):
+            x = fluid.layers.matmul(fluid.layers.transpose(x, [1, 0]), x)
+    program.roots = (x.name,)
+    return program
 
+
+def _products_of_one_value(count):
+    """A row of transposes, and products that all read the last one."""
+    half = count // 2
+    lines = [f"Out=t_{i + 1}: float32[3, 3] = transpose2(X=t_{i}) {{axis=[1, 0]}}" for i in range(half)]
+    lines += [f"z_{i}: float32[3, 3] = matmul(X=t_{half}, Y=t_{half})" for i in range(half)]
+    return fluid.Program.parse("\n  ".join(["block 0", "data t_0: float32[3, 3]", *lines]))
+
+
+def _products_of_overwritten_values(count):
+    """A row of transposes, whose first names are written again one after the other; a product of the last ones each."""
+    third = count // 3
+    lines = [f"Out=t_{i + 1}: float32[3, 3] = transpose2(X=t_{i}) {{axis=[1, 0]}}" for i in range(third)]
+    for i in range(third):
+        lines += [f"t_{i} = tanh(X=x)", f"z_{i}: float32[3, 3] = matmul(X=t_{max(third - i, i + 1)}, Y=x)"]
+    return fluid.Program.parse("\n  ".join(["block 0", "data t_0: float32[3, 3]", "data x: float32[3, 3]", *lines]))
+
+
+@pytest.mark.timing
+@pytest.mark.parametrize("make", [_products_of_a_row, _products_of_one_value, _products_of_overwritten_values])
+def test_time_is_linear(make):
     assert_linear(TransposeIntoMatmul(), make)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_products_read_the_first_source_that_is_there(seed):
+    """Whatever is transposed and written again: the operand is looked for one transpose after the other."""
+    random = Random(seed)
+    for _ in range(50):
+        names = [f"v{i}" for i in range(random.randint(2, 9))]
+        lines, sources = [f"data {name}: float32[3, 3]" for name in names], {name: [(name, 0)] for name in names}
+        versions, expected = dict.fromkeys(names, 0), []
+        for number in range(random.randint(3, 40)):
+            kind, source, target = (
+                random.choice(("transpose", "transpose", "other", "product")),
+                *random.choices(names, k=2),
+            )
+            if kind == "product":
+                there = next(
+                    (i, name) for i, (name, version) in enumerate(sources[source]) if versions[name] == version
+                )
+                is_odd = (len(sources[source]) - 1 - there[0]) % 2
+                flag = " {transpose_X=True}" if is_odd else ""
+                lines.append(f"z{number}: float32[3, 3] = matmul(X={source}, Y=y)")
+                expected.append(f"z{number} = matmul(X={there[1]}, Y=y){flag}")
+                continue
+            versions[target] += 1
+            written = (target, versions[target])
+            if kind == "transpose":
+                lines.append(f"Out={target} = transpose2(X={source}) {{axis=[1, 0]}}")
+                sources[target] = [*sources[source], written]
+            else:
+                lines.append(f"{target} = tanh(X={source})")
+                sources[target] = [written]
+        text = "\n  ".join(["block 0", "data y: float32[3, 3]", *lines])
+        found = op_lines(TransposeIntoMatmul(), text, [line.split(" ")[0] for line in expected])
+        assert [line for line in found if "matmul" in line] == expected
