@@ -14,6 +14,7 @@ import os
 import random
 import re
 import sys
+import tempfile
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -26,6 +27,7 @@ import numpy as np
 from minigraph.errors import LessonError, MinigraphError, Site
 from minigraph.ir import Program
 from minigraph.ir.default_programs import program_guard
+from minigraph.lessons.confinement import keep_inside
 from minigraph.passes.base import Rewrite
 
 try:
@@ -230,6 +232,7 @@ def serve(path: str, megabytes: int, requests: IO[str], replies: IO[str]) -> Non
             if answer is None:
                 content: dict[str, Any] = {"value": limit_memory(megabytes)}
                 withhold_answers(path)
+                keep_inside([os.getcwd(), tempfile.gettempdir()])
                 random.seed(0)  # the same file gets the same grade
                 np.random.seed(0)
                 answer = Answer(path)

@@ -59,9 +59,11 @@ class StudentProcess(AbstractContextManager["StudentProcess"]):
         """The error by which the process has ended; later calls get it at once."""
         self._folder = tempfile.TemporaryDirectory(prefix="minigraph-lesson-")
         self._printed = Path(self._folder.name, "printed.txt")
-        working = Path(self._folder.name, "files")
+        working, temporary = Path(self._folder.name, "files"), Path(self._folder.name, "temporary")
         copy_files(Path(self.path).parent, working)
+        temporary.mkdir()
         self._replies: Queue[str] = Queue()
+        # Compiled loops are kept in a folder of the user's, and compiling takes longer than a lesson's programs.
         with self._printed.open("wb") as printed:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "minigraph.lessons.answer", self.path, str(megabytes)],
@@ -69,7 +71,7 @@ class StudentProcess(AbstractContextManager["StudentProcess"]):
                 stdout=subprocess.PIPE,
                 stderr=printed,
                 cwd=working,
-                env=environment(),
+                env=environment() | dict.fromkeys(("TMPDIR", "TEMP", "TMP"), str(temporary)) | {"MINIGRAPH_JIT": "off"},
                 encoding="utf-8",
                 errors="replace",
                 start_new_session=True,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import subprocess
 import sys
@@ -219,14 +220,15 @@ def test_a_program_that_prints_does_not_disturb_the_grade(answer):
 
 
 @pytest.mark.slow
-def test_processes_that_a_file_starts_end_with_it(answer, tmp_path):
+def test_processes_that_a_file_starts_end_with_it(answer):
     started = time.monotonic()
     source = "import os, time\nchild = os.fork() if hasattr(os, 'fork') else os.getpid()\n"
-    source += f"if not child:\n    time.sleep(600)\nopen({str(tmp_path / 'pid')!r}, 'w').write(str(child))"
-    said(answer(source))
+    source += "if not child:\n    time.sleep(600)\nprint(child, flush=True)"
+    with StudentProcess(answer(source), 30) as student:
+        student.start()
+        child = int(student.printed())
     assert time.monotonic() - started < 20
     if hasattr(os, "killpg"):
-        child = int((tmp_path / "pid").read_text())
         deadline = time.monotonic() + 5
         while _runs(child) and time.monotonic() < deadline:
             time.sleep(0.05)
@@ -252,6 +254,123 @@ def test_a_file_works_on_copies_of_the_files_beside_it(answer, tmp_path):
     before = sorted(os.listdir(tmp_path))
     assert grade(find_lesson("insert_clip"), path).printed == "seven 7\n"
     assert sorted(os.listdir(tmp_path)) == before
+
+
+OUTSIDE = {
+    "write": "open(notes, 'w')",
+    "append": "open(notes, 'a')",
+    "write and read": "open(notes, 'r+b')",
+    "pathlib": "pathlib.Path(notes).write_text('x')",
+    "bytes": "open(os.fsencode(notes), 'w')",
+    "descriptor": "os.open(notes, os.O_WRONLY | os.O_TRUNC)",
+    "a new file": "open(home + '/new.txt', 'x')",
+    "a new folder": "os.mkdir(home + '/new')",
+    "remove": "os.remove(notes)",
+    "remove all": "shutil.rmtree(home)",
+    "rename": "os.rename(notes, 'mine.txt')",
+    "replace": "os.replace('mine.txt', notes)",
+    "move": "shutil.move(notes, 'mine.txt')",
+    "through a link": "os.symlink(notes, 'link'); open('link', 'w')",
+    "through a folder's link": "os.symlink(home, 'link'); os.remove('link/notes.txt')",
+    "a hard link": "os.link(notes, 'link')",
+    "a link outside": "os.symlink('mine.txt', home + '/link')",
+    "above": "open('../printed.txt', 'w')",
+    "truncate": "os.truncate(notes, 0)",
+    "rights": "os.chmod(notes, 0)",
+    "time": "os.utime(notes, (0, 0))",
+    "NumPy": "numpy.save(home + '/array.npy', [1])",
+    "NumPy, past Python": "numpy.ones(2).tofile(notes)",
+    "a table of SQLite": "sqlite3.connect(home + '/table.db')",
+}
+
+
+def _tree(folder):
+    """The files of a folder with what can be changed of them."""
+    found = {}
+    for path in sorted(folder.rglob("*")):
+        state = path.lstat()
+        content = path.read_bytes() if path.is_file() and os.access(path, os.R_OK) else b""
+        found[str(path)] = state.st_mode, state.st_mtime_ns, state.st_nlink, content
+    return found
+
+
+@pytest.fixture
+def home(tmp_path):
+    """A folder of the user's with a file."""
+    folder = tmp_path / "home"
+    folder.mkdir()
+    (folder / "notes.txt").write_text("seven")
+    return folder
+
+
+def _outcomes(path):
+    """The messages that the code of a file has printed, one for each thing that it tried."""
+    with StudentProcess(path, 30) as student:
+        student.start()
+        return student.printed().splitlines()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="links and rights of other systems")
+def test_a_file_changes_nothing_outside_of_its_copies(answer, home):
+    lines = ["import os, pathlib, shutil, sqlite3, numpy", f"home = {str(home)!r}", "notes = home + '/notes.txt'"]
+    for act in OUTSIDE.values():
+        lines += [
+            "open('mine.txt', 'w').close()",
+            "try:",
+            f"    {act}",
+            "except OSError as error: print(error.message[:19])",
+        ]
+        lines += ["else: print('done')", "for each in os.listdir(): os.remove(each)"]
+    before = _tree(home)
+    found = dict(zip(OUTSIDE, _outcomes(answer("\n".join(lines))), strict=True))
+    assert _tree(home) == before
+    assert found == dict.fromkeys(OUTSIDE, "the file writes to ")
+
+
+def test_a_write_outside_is_told_with_its_line(answer, home):
+    path = answer(f"x = 1\nopen({str(home / 'notes.txt')!r}, 'w')")
+    found = str(grade(find_lesson("insert_clip"), path))
+    assert f"the file writes to {os.path.realpath(home / 'notes.txt')}, which is not among its copies" in found
+    assert "at answer.py:2, in: open(" in found
+    assert "Write to the current folder" in found
+    assert (home / "notes.txt").read_text() == "seven"
+
+
+PAST_PYTHON = [
+    "libc.unlink(notes)", "libc.creat(home + b'/new.txt', 0o600)", "libc.rename(notes, b'mine.txt')",
+    "libc.truncate(notes, 0)", "libc.mkdir(home + b'/new', 0o700)", "libc.link(notes, b'link')",
+    "os.mkfifo(home + b'/fifo')", "os.remove('notes.txt', dir_fd=os.open(home, os.O_RDONLY))",
+    "os.open('notes.txt', os.O_WRONLY, dir_fd=os.open(home, os.O_RDONLY))",
+    "os.fork() or os._exit(libc.unlink(notes))",
+]  # fmt: skip
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux refuses what goes past Python")
+def test_neither_do_calls_that_go_past_python(answer, home):
+    if ctypes.CDLL(None).syscall(444, None, 0, 1) < 0:
+        pytest.skip("this kernel has no Landlock")
+    lines = ["import ctypes, os", "libc = ctypes.CDLL(None)", f"home = {os.fsencode(home)!r}"]
+    lines += ["notes = home + b'/notes.txt'", "open('mine.txt', 'w').close()"]
+    for act in PAST_PYTHON:
+        lines += ["try:", f"    print(({act}) == 0, flush=True)", "except OSError as error: print(error.strerror)"]
+    before = _tree(home)
+    found = _outcomes(answer("\n".join([*lines, "os.wait()"])))
+    assert _tree(home) == before
+    refused = ["Permission denied" if act.startswith("os.") and "fork" not in act else "False" for act in PAST_PYTHON]
+    assert found == refused
+
+
+def test_a_file_may_write_where_its_copies_are(answer):
+    source = (
+        "import os, shutil, tempfile\nopen('a.txt', 'w').write('x')\nos.mkdir('b')\nshutil.move('a.txt', 'b/c.txt')\n"
+        "os.link('b/c.txt', 'd.txt')\nos.symlink('d.txt', 'e.txt')\nopen('e.txt', 'a').write('y')\n"
+        "print(open(os.path.abspath('b/c.txt')).read())\nshutil.rmtree('b')\nprint(sorted(os.listdir()))\n"
+        "with tempfile.TemporaryDirectory() as folder, tempfile.NamedTemporaryFile() as file:\n"
+        "    file.write(b'x'); open(folder + '/a', 'w'); open(os.devnull, 'w').write('x')"
+    )
+    with StudentProcess(answer(source), 30) as student:
+        student.start()
+        assert student.printed() == "xy\n['d.txt', 'e.txt']\n"
 
 
 @pytest.mark.parametrize("name", ["copy", "json", "queue", "random"])
