@@ -231,6 +231,10 @@ def _unchanged(array: Any, dtype: np.dtype[Any]) -> Any:
         back = converted.astype(array.dtype)
     # NaN equals nothing, not even itself.
     same = (back == array) | ((back != back) & (array != array))
+    if array.dtype.kind in "iu":
+        same &= (converted < 0) == (array < 0)  # 2**64 - 1 becomes -1 and back
+        if dtype.kind == "f":  # a rounded 2**63 is 2**63 - 1 again where the processor converts to the nearest integer
+            same &= converted < np.ldexp(1.0, np.iinfo(array.dtype).max.bit_length())
     return converted if bool(same.all()) else None
 
 
