@@ -13,43 +13,64 @@ from rich.table import Table
 HERE = Path(__file__).resolve().parents[1]
 
 
-def compare(other, arguments):
-    """Run the workloads in this checkout and in `other`; print the ratios of their times and return them as rows."""
+def compare(other, arguments, pairs):
+    """Run the workloads in this checkout and in `other`; print the ratios of their times and return them as rows.
+
+    This is done by `pairs` of processes, one pair after the other, whose times are put together: memory lies elsewhere
+    in each process, which alone can make one of two equal processes a third slower.
+    """
     there = Path(other).resolve()
     if not (there / "minigraph" / "__init__.py").exists():
         raise SystemExit(f"--against {other}: there is no checkout of minigraph")
-    sides = [_Side(path, arguments) for path in (HERE, there)]
-    rows = []
+    workloads = {}
+    for pair in range(pairs):
+        for title, times in _run_pair([_Side(path, arguments) for path in (HERE, there)], pair):
+            kept = workloads.setdefault(title, ({}, {}))
+            for all_of_side, found in zip(kept, times, strict=True):
+                for engine, seconds in found.items():
+                    all_of_side.setdefault(engine, []).extend(seconds)
+            if pair == pairs - 1:
+                _report(title, *kept)
+    return [row for title, times in workloads.items() for row in _rows(title, *times)]
+
+
+def _run_pair(sides, pair):
+    """For each workload its title, and for each of two sides the seconds of each engine, which take turns."""
     while None not in (heads := [side.read() for side in sides]):
         if heads[0] != heads[1]:
             raise SystemExit(f"the checkouts differ: {heads[0]} here, {heads[1]} there")
         times = [{engine: [] for engine in heads[0]["engines"]} for _ in sides]
-        for number in range(heads[0]["rounds"]):
+        for number in range(pair, pair + heads[0]["rounds"]):
             for which in (0, 1) if number % 2 else (1, 0):  # neither always comes first
                 for engine, found in sides[which].turn().items():
                     times[which][engine] += found
-        rows += _report(heads[0]["title"], *times)
+        yield heads[0]["title"], times
     for side in sides:
         side.close()
-    return rows
+
+
+_KINDS = {"median": statistics.median, "lowest": min}
+
+
+def _rows(title, here, there):
+    """The figures of one workload, a row for each engine."""
+    for engine in here:
+        row = {"workload": title, "engine": engine}
+        for kind, of in _KINDS.items():
+            a, b = of(here[engine]), of(there[engine])
+            row |= {f"{kind}_s": a, f"{kind}_there_s": b, f"{kind}_ratio": a / b}
+        yield row
 
 
 def _report(title, here, there):
-    """Print the table of one workload; return its rows."""
-    kinds = {"median": statistics.median, "lowest": min}
-    table = Table("engine", *(text for kind in kinds for text in (f"{kind} us here", "there", "ratio")))
-    rows = []
-    for engine in here:
-        row, figures = {"workload": title, "engine": engine}, []
-        for kind, of in kinds.items():
-            a, b = of(here[engine]), of(there[engine])
-            row |= {f"{kind}_s": a, f"{kind}_there_s": b, f"{kind}_ratio": a / b}
-            figures += [f"{a * 1e6:,.1f}", f"{b * 1e6:,.1f}", f"{a / b:.3f}"]
-        table.add_row(engine, *figures)
-        rows.append(row)
+    """Print the table of one workload."""
+    table = Table("engine", *(text for kind in _KINDS for text in (f"{kind} us here", "there", "ratio")))
+    for row in _rows(title, here, there):
+        times = [(row[f"{kind}_s"], row[f"{kind}_there_s"], row[f"{kind}_ratio"]) for kind in _KINDS]
+        figures = [(f"{a * 1e6:,.1f}", f"{b * 1e6:,.1f}", f"{ratio:.3f}") for a, b, ratio in times]
+        table.add_row(row["engine"], *figures[0], *figures[1])
     CONSOLE.print(f"\n{title}")
     CONSOLE.print(table)
-    return rows
 
 
 def serve(title, functions, rounds):

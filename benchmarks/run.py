@@ -37,6 +37,9 @@ def options():
     parser.add_argument("--json", metavar="FILE", help="write the figures there too")
     parser.add_argument("--page", metavar="FILE", help="run what docs/benchmarks.md reports on, and write it")
     parser.add_argument("--against", metavar="PATH", help="compare minigraph here with another checkout, without peers")
+    parser.add_argument(
+        "--pairs", type=int, default=1, metavar="N", help="pairs of processes for --against, %(default)s"
+    )
     parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)  # a side of --against
     return parser.parse_args()
 
@@ -79,7 +82,7 @@ def main():
         measuring.CONSOLE.print(machine)
         arguments = [f"--{name}={getattr(given, name)}" for name in ("rounds", "cores", "sizes", "device")]
         arguments += [f"--only={','.join(chosen)}", f"--engines={','.join(engines)}"]
-        write(given, machine, against.compare(given.against, arguments))
+        write(given, machine, against.compare(given.against, arguments, given.pairs))
         return
     if given.serve:
         import against
