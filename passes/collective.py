@@ -41,10 +41,13 @@ class Collective(Pass):
 
 
 def exchange_of(program: Program) -> Operator | None:
-    """The first operator that sums a parameter or its gradient over the ranks; None if the program is that of one."""
+    """The first operator that sums a parameter or its gradient over the ranks; None if the program is that of one.
+
+    Running statistics, which are parameters that nothing trains, may be summed in any program.
+    """
     block = program.global_block()
     names = {name for op in block.ops if op.role & Role.BACKWARD for name in op.role_vars[1::2]}
-    names.update(param.name for param in block.all_parameters())
+    names.update(param.name for param in block.all_parameters() if param.trainable)
     return next((op for op in block.ops.of_type("c_allreduce_sum") if op.inputs["X"][0] in names), None)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -176,7 +177,10 @@ class _Sharding:
         of_samples = draws.intersection(self._followed(dependent, with_overwriting=False))
         roots = {op for op in dependent if op.role & (Role.BACKWARD | Role.LOSS) or SUB_BLOCK in op.attrs} | of_samples
         places = {op: place for place, op in enumerate(self.block.ops)}
-        last = {name: place for op, place in places.items() for name in op.output_arg_names}
+        writers = defaultdict[str, list[Operator]](list)
+        for op in places:
+            for name in op.output_arg_names:
+                writers[name].append(op)
         while roots:  # those found last, with what they need
             needed: set[str] = set()
             for op in reversed(dependent):
@@ -185,11 +189,14 @@ class _Sharding:
                     needed.update(op.input_arg_names)
             made = {name: op for op in divided for name in op.output_arg_names}
             used = needed.union(made)
+            others = set(dependent) - divided
             roots = set()
             for op in dependent:
-                # Nothing that it reads or writes is written over until the gradients are there.
+                # Nothing that it reads or writes is written over until the gradients are there, but by what waits too.
                 can_wait = used.isdisjoint(op.output_arg_names) and all(
-                    last.get(name, -1) <= places[op] for name in (*op.input_arg_names, *op.output_arg_names)
+                    places[writer] <= places[op] or writer in others
+                    for name in (*op.input_arg_names, *op.output_arg_names)
+                    for writer in writers[name]
                 )
                 joins = can_wait and all(
                     self._can_join(name, made[name]) for name in op.input_arg_names if name in made

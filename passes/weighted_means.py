@@ -156,9 +156,9 @@ class Samples:
             open_axes(self.block.find_var(name)) for name in op.output_arg_names
         )
 
-    def depends_on_samples(self, op: Operator) -> bool:
-        """Whether an operator reads something that depends on samples."""
-        return any(each in names for names in (self.rows, self.of_several, self._lost) for each in op.input_arg_names)
+    def knows(self, name: str) -> bool:
+        """Whether a value depends on samples."""
+        return name in self.rows or name in self.of_several or name in self._lost
 
     def _reads_rows(self, op: Operator) -> bool:
         return any(name in self.rows for name in op.input_arg_names)

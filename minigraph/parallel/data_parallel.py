@@ -6,9 +6,10 @@ from dataclasses import dataclass
 
 from minigraph.errors import ProgramError, warn
 from minigraph.ir import Program
+from minigraph.parallel.joining import join_state
 from minigraph.parallel.losses import describe_mixed_samples
 from minigraph.parallel.machine import warn_of_threads
-from minigraph.parallel.statistics import describe_statistics
+from minigraph.parallel.statistics import describe_statistics, of_own_samples
 from minigraph.parallel.verifying import verify
 from minigraph.passes.collective import GradAllReduce, broadcast_parameters
 from minigraph.passes.shard_draws import count_steps
@@ -32,6 +33,7 @@ class DataParallel(GradAllReduce):
     are so on machines with the same processor, BLAS and number of its threads. Random numbers follow from the seed, the
     step and the shard; those of an operator with a seed of its own are the same in every step. A ``batch_norm`` has the
     statistics of each shard, and as running statistics the mean over the shards, see `minigraph.passes.ShardBatch`.
+    State of samples that the program keeps otherwise, as ``auc`` does, is that of all ranks' samples.
     With and without `sharded`, norms that the program computes by operators such as ``reduce_sum`` may differ by
     rounding, because these add in the type of the array, of the whole array or block by block. Norms of clips have the
     same bits: squares of float64 are added exactly, and those of float32 in float64, whose rounding is lost again.
@@ -66,7 +68,7 @@ class DataParallel(GradAllReduce):
     UserWarning
         If the loss averages over samples and `ragged` is false: ranks must then be fed as many samples each. If the
         loss is no mean over samples. If a ``batch_norm`` normalizes by the samples of a rank, or something such as
-        ``auc`` keeps state of them. With `exact`, if the number of BLAS threads is not chosen.
+        ``auc`` keeps state of them that `exact` can't join. With `exact`, if the number of BLAS threads is not chosen.
 
     Examples
     --------
@@ -105,6 +107,7 @@ class DataParallel(GradAllReduce):
 
     def apply(self, program: Program) -> bool:
         changed = False
+        statistics = dict(of_own_samples(program)) if self.ranks > 1 else {}
         self._warn_of_losses(program)
         if self.exact:
             warn_of_threads()
@@ -115,6 +118,11 @@ class DataParallel(GradAllReduce):
         changed = super().apply(program) or changed
         if self.exact and self.ranks > 1 and changed:
             average_statistics(program, self.ranks)
+            keepers = [op for op in statistics if op.type != "batch_norm"]
+            for op in join_state(program, self.ranks, keepers):
+                del statistics[op]
+        for said in describe_statistics(statistics.items(), self.exact):
+            warn(said)
         if self.sharded:
             changed = ShardOptimizerState(self.ranks, self._shards if self.exact else 0).apply(program) or changed
         if self.ranks > 1:
@@ -125,8 +133,6 @@ class DataParallel(GradAllReduce):
         """Warn where the mean of the losses of ranks, or shards, is not the loss of all samples."""
         if (self._shards if self.exact else self.ranks) == 1:
             return
-        for statistics in describe_statistics(program, self.exact) if self.ranks > 1 else ():
-            warn(statistics)
         scales = self.scales_loss or self.exact
         mixed = describe_mixed_samples(program, scales, self.ragged and not self.exact)
         if mixed is not None:

@@ -11,6 +11,7 @@ from minigraph.ir import Operator, Program, Role
 from minigraph.ir.dataflow import is_persistable
 from minigraph.opdef import EMPTY, is_update
 from minigraph.parallel.wrong import every_op, wrong
+from minigraph.passes.shard_statistics import state_between_runs
 
 _LAW = "a gradient is the mean over the ranks"
 _OF_LOSS, _INSIDE, _OF_PARAMETER, _MERGED = range(4)
@@ -75,6 +76,37 @@ def check_averages(program: Program, ranks: int | None) -> None:
             )  # fmt: skip
         if op.type == "c_allreduce_sum" and is_persistable(op.block.find_var(op.output("Out")[0])):
             summed[op.output("Out")[0]] = op
+
+
+def check_kept_sums(program: Program) -> None:
+    """Raise if state that outlives a run is left as a sum over the ranks in which its old value is.
+
+    Raises
+    ------
+    VerifyError
+    """
+    block = program.global_block()
+    last = {name: op for op in block.ops for name in op.output_arg_names}
+    for name in state_between_runs(block):
+        op = last.get(name)
+        if op is not None and op.type == "c_allreduce_sum" and _reads_old(op, name):
+            raise wrong(
+                op, f"leaves {name} as a sum over the ranks", "its old value is in it once for each rank, in each run",
+                "Put scale by 1 / ranks after it for a mean; for a count sum only what a run adds to it.", law=_LAW,
+            )  # fmt: skip
+
+
+def _reads_old(last: Operator, state: str) -> bool:
+    """Whether an operator reads what is made of the value that `state` has before the run."""
+    names = {state}
+    for op in last.block.ops:
+        if op is last:
+            break
+        if names.isdisjoint(op.input_arg_names):
+            names.difference_update(op.output_arg_names)
+        else:
+            names.update(op.output_arg_names)
+    return not names.isdisjoint(last.input_arg_names)
 
 
 class _Walk:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Iterable
 
+from minigraph.errors import VerifyError
 from minigraph.ir import Block, Operator, Parameter, Program, Role, Variable
 from minigraph.ir.effects import unchanged_names
 from minigraph.opdef import EMPTY, GRAD_SUFFIX, is_update
@@ -75,8 +76,8 @@ class SpreadWalk:
         """Values that are fed but have no samples, such as a learning rate, and what is computed of them alone."""
         self.draws_alike = False
         """Whether ``seed_draws`` lets all ranks draw the same."""
-        self.kept: set[str] = set()
-        """Persistable variables that are of the samples of one rank."""
+        self.kept: dict[str, Operator] = {}
+        """Persistable variables that are left with what is of the samples of one rank, and by what."""
         self.divided: set[str] = set()
         """Gradients that flow back from a loss, divided by the number of ranks."""
         self.wholes: dict[str, str] = {}
@@ -93,6 +94,8 @@ class SpreadWalk:
 
     def run(self) -> None:
         self._visit_all(self.block)
+        for name in self.kept if not self.keeps_local else ():
+            raise self._keeps(name)
         for name, op in self.updated.items():
             raise wrong(
                 op, f"updates each rank's part of {name}, which is never gathered", "ranks go on with the old one",
@@ -139,11 +142,12 @@ class SpreadWalk:
             if name in unchanged:
                 continue
             self.spread[name] = PARTIAL if name in pairs and found is LOCAL else found
+            self.kept.pop(name, None)
             if is_setting:
                 self.settings.add(name)
             elif found in (LOCAL, PARTIAL):
                 self.settings.discard(name)
-                self._check_kept(op, op.block.find_var(name), found)
+                self._note_kept(op, op.block.find_var(name), found)
             if not op.type.startswith(("c_", "merged_c_")):
                 self.reduced.pop(name, None)
         if op.type == "clip_parts":
@@ -409,23 +413,28 @@ class SpreadWalk:
             if name in op.inputs["Grad"] or name in self.settings:
                 continue
             if self.of(name) in (LOCAL, PARTIAL):
+                made = self.kept.get(name)
+                if made is not None and not self.keeps_local:
+                    raise self._keeps(name)
                 raise wrong(
                     op, f"updates {param} by {name}, which is {self.of(name).value}",
                     "parameters of ranks then drift apart", f"Average {name}: c_allreduce_sum, then scale by 1 / N.",
+                    [f"made by: {made}"] if made is not None else [],
                 )  # fmt: skip
 
-    def _check_kept(self, op: Operator, var: Variable | None, found: Spread) -> None:
+    def _keeps(self, name: str) -> VerifyError:
+        """The error that state is left with what is of one rank."""
+        return wrong(
+            self.kept[name], f"keeps {name}, which is {self.of(name).value}", "values of ranks then differ",
+            "Average it over the ranks, or say verify(program, statistics='local') if each rank's own are meant.",
+        )  # fmt: skip
+
+    def _note_kept(self, op: Operator, var: Variable | None, found: Spread) -> None:
         if var is None or not var.persistable or self.is_local_sgd:
             return
         if found is PARTIAL and not isinstance(var, Parameter):
             return  # accumulated gradients, which a later step sums
-        if self.keeps_local:
-            self.kept.add(var.name)
-            return
-        raise wrong(
-            op, f"keeps {var.name}, which is {found.value}", "values of ranks then differ",
-            "Average it over the ranks, or say verify(program, statistics='local') if each rank's own are meant.",
-        )  # fmt: skip
+        self.kept[var.name] = op
 
 
 def _shape(op: Operator, name: str) -> tuple[int, ...] | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from minigraph.ir import Operator, Program, Role
 from minigraph.ir.effects import unchanged_names
@@ -11,13 +11,14 @@ from minigraph.passes.shard_statistics import state_between_runs
 from minigraph.passes.weighted_means import Samples
 
 
-def describe_statistics(program: Program, exact: bool = False) -> list[str]:
+def describe_statistics(statistics: Iterable[tuple[Operator, Sequence[str]]], exact: bool = False) -> list[str]:
     """Say what each rank normalizes, and what it keeps, by its own samples.
 
-    With `exact` a ``batch_norm`` has the statistics of shards, which do not depend on the number of ranks.
+    `statistics` are some of what `of_own_samples` finds. With `exact` a ``batch_norm`` has the statistics of shards,
+    which do not depend on the number of ranks.
     """
-    found: dict[str, list[tuple[Operator, list[str]]]] = {}
-    for op, kept in _of_own_samples(program):
+    found: dict[str, list[tuple[Operator, Sequence[str]]]] = {}
+    for op, kept in statistics:
         found.setdefault(op.type, []).append((op, kept))
     normalizing = found.pop("batch_norm", [])
     said = []
@@ -31,20 +32,31 @@ def describe_statistics(program: Program, exact: bool = False) -> list[str]:
     for type, ops in found.items():
         names = ", ".join(dict.fromkeys(name for _, kept in ops for name in kept))
         said.append(
-            f"{type} keeps {names} of a rank's own samples: sum over the ranks by c_allreduce_sum where you read it, "
-            f"or leave it out of the training program (created at {ops[0][0].site})"
+            f"{type} keeps {names} of a rank's own samples: add counts up over the ranks by c_allreduce_sum where you "
+            f"read them, {'' if exact else 'say DataParallel(..., exact=True), '}or leave it out of the training "
+            f"program (created at {ops[0][0].site})"
         )
     return said
 
 
-def _of_own_samples(program: Program) -> Iterator[tuple[Operator, list[str]]]:
-    """Operators of the forward pass that make statistics of samples, or state, each with the state it keeps."""
+def of_own_samples(program: Program) -> Iterator[tuple[Operator, list[str]]]:
+    """Operators of the forward pass that make statistics of samples, or state, each with the state it keeps.
+
+    What is made of values that the program exchanges is left out, and what is written over later.
+    """
     block = program.global_block()
     samples, state = Samples(block), state_between_runs(block)
+    last = {name: op for op in samples.ops for name in op.output_arg_names}
+    exchanged: set[str] = set()
     for op in samples.ops:
-        if op.role & Role.LR_SCHED or keeps_seed(op) or not samples.depends_on_samples(op):
+        of_samples = [name for name in op.input_arg_names if samples.knows(name)]
+        if op.type.startswith("c_") or (of_samples and exchanged.issuperset(of_samples)):
+            exchanged.update(op.output_arg_names)
+            continue
+        exchanged.difference_update(op.output_arg_names)
+        if op.role & Role.LR_SCHED or keeps_seed(op) or not of_samples:
             continue
         unchanged = unchanged_names(op)
-        kept = [name for name in op.output_arg_names if name in state and name not in unchanged]
+        kept = [name for name in op.output_arg_names if name in state and name not in unchanged and last[name] is op]
         if kept or (op.type == "batch_norm" and not (op.attr("is_test") or op.attr("use_global_stats"))):
             yield op, kept

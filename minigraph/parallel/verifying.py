@@ -6,7 +6,7 @@ from itertools import zip_longest
 
 from minigraph.errors import VerifyError
 from minigraph.ir import Program
-from minigraph.parallel.division import check_averages, check_division
+from minigraph.parallel.division import check_averages, check_division, check_kept_sums
 from minigraph.parallel.sources import check_sources
 from minigraph.parallel.spreads import SpreadWalk, exchanges
 from minigraph.parallel.waits import check_waits
@@ -61,8 +61,10 @@ def verify(
     check_waits(program)
     if check.is_local_sgd:
         check_averages(program, ranks)
-    elif scales_loss:
-        check_division(program, ranks)
+    else:
+        check_kept_sums(program)
+        if scales_loss:
+            check_division(program, ranks)
     for rank, other in enumerate(others, 1):
         _check_order(program, other, rank)
 

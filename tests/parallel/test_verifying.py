@@ -786,6 +786,53 @@ def parts_of_gradients_that_nothing_makes():
     return main
 
 
+def with_running_statistics():
+    return training(hidden=lambda x: layers.batch_norm(x, moving_mean_name="mean", moving_variance_name="variance"))
+
+
+@case(WRONG, "c_allreduce_sum leaves mean as a sum over the ranks", "scale by 1 / ranks")
+def running_statistics_that_are_summed():
+    main = exchanged(with_running_statistics())
+    for name in ("mean", "variance"):
+        insert(main, "c_allreduce_sum", {"X": name}, {"Out": name}, None, Role.FORWARD, use_calc_stream=True)
+    return main
+
+
+def counting(*, sums_all):
+    """Each run adds its samples to a variable, which is summed over the ranks, or what is added to it."""
+    main = training()
+    block = main.global_block()
+    seen = block.create_var(name="seen", shape=[1], dtype="float32", persistable=True)
+    with fluid.program_guard(main, fluid.Program()):
+        rows = layers.cast(layers.slice(layers.shape(block.var("x")), axes=[0], starts=[0], ends=[1]), "float32")
+        if not sums_all:
+            block.append_op("c_allreduce_sum", {"X": rows}, {"Out": rows}, {"use_calc_stream": True})
+        layers.assign(seen + rows, seen)
+        if sums_all:
+            block.append_op("c_allreduce_sum", {"X": seen}, {"Out": seen}, {"use_calc_stream": True})
+    return exchanged(main)
+
+
+@case(WRONG, "c_allreduce_sum leaves seen as a sum over the ranks", "sum only what a run adds")
+def counts_that_are_summed_with_their_old_values():
+    return counting(sums_all=True)
+
+
+@case(RIGHT)
+def counts_of_which_what_is_added_is_summed():
+    return counting(sums_all=False)
+
+
+@case(RIGHT)
+def running_statistics_that_are_averaged():
+    """By hand, in a program that DataParallel rewrites."""
+    main = with_running_statistics()
+    for name in ("mean", "variance"):
+        insert(main, "c_allreduce_sum", {"X": name}, {"Out": name}, None, Role.FORWARD, use_calc_stream=True)
+        insert(main, "scale", {"X": name}, {"Out": name}, None, Role.FORWARD, scale=0.5)
+    return DataParallel(2)(main)
+
+
 @case(WRONG, "clip_parts reads", "which nothing makes before it")
 def norms_that_nothing_gathers():
     main = divided()
