@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from minigraph.errors import ProgramError, warn
 from minigraph.ir import Program
+from minigraph.parallel.feeds import describe_feeds
 from minigraph.parallel.joining import join_state
 from minigraph.parallel.losses import describe_mixed_samples
 from minigraph.parallel.machine import warn_of_threads
@@ -67,8 +68,9 @@ class DataParallel(GradAllReduce):
     -----
     UserWarning
         If the loss averages over samples and `ragged` is false: ranks must then be fed as many samples each. If the
-        loss is no mean over samples. If a ``batch_norm`` normalizes by the samples of a rank, or something such as
-        ``auc`` keeps state of them that `exact` can't join. With `exact`, if the number of BLAS threads is not chosen.
+        loss is no mean over samples. If samples lie along another dimension of a feed than the first of unknown size.
+        If a ``batch_norm`` normalizes by the samples of a rank, or something such as ``auc`` keeps state of them that
+        `exact` can't join. With `exact`, if the number of BLAS threads is not chosen.
 
     Examples
     --------
@@ -133,6 +135,8 @@ class DataParallel(GradAllReduce):
         """Warn where the mean of the losses of ranks, or shards, is not the loss of all samples."""
         if (self._shards if self.exact else self.ranks) == 1:
             return
+        if (feeds := describe_feeds(program)) is not None:
+            warn(feeds)
         scales = self.scales_loss or self.exact
         mixed = describe_mixed_samples(program, scales, self.ragged and not self.exact)
         if mixed is not None:
