@@ -64,4 +64,6 @@ from minigraph.support.public import offered, refuse_unknown_names
 
 __all__ = offered(vars())
 
-refuse_unknown_names(__name__, utils="minigraph.layers.utils", Variable="minigraph.ir")
+refuse_unknown_names(
+    __name__, utils="minigraph.layers.utils", Variable="minigraph.ir", ConditionalBlock="minigraph.layers.branches"
+)

@@ -44,4 +44,8 @@ __all__ = [
     "Optimizer", "RMSProp", "RMSPropOptimizer", "RecomputeOptimizer", "SGDOptimizer",
 ]  # fmt: skip
 
-refuse_unknown_names(__name__)
+# Functions that programs import from here, because fluid's module uses them.
+refuse_unknown_names(
+    __name__, append_backward="minigraph.autodiff.backward", append_gradient_clip_ops="minigraph.clip",
+    append_regularization_ops="minigraph.regularizer",
+)  # fmt: skip

@@ -28,6 +28,11 @@ _DATA_SETS = Absent(
     "Read the files with that library, and give minigraph a reader.",
 )
 _OLDER = Absent("only before 1.8", "Use dygraph.Linear(input_dim, output_dim) and flatten the input before.")
+_OLDER_CLIPS = Absent("only before 1.8", "Leave gradient_clip out: without a strategy nothing is clipped.")
+_DESCRIPTIONS = Absent(
+    "programs, blocks and operators are their own descriptions",
+    "Take the desc of a Program, a Block or an Operator; read bytes with Program.parse_from_string.",
+)
 _PROTOBUF = Absent(
     "protobuf's classes are not here",
     "Read a description with Program.parse_from_string or io.load_inference_model, or print it: minigraph show MODEL.",
@@ -61,6 +66,8 @@ _NAMES = {
     """,
     _DATA_SETS: "mq2007 sentiment voc2012",
     _OLDER: "FC",
+    _OLDER_CLIPS: "NullGradientClipAttr BaseGradientClipAttr",
+    _DESCRIPTIONS: "ProgramDesc BlockDesc OpDesc",
     _CODE: "load_op_library load",
     _PROTOBUF: "proto framework_pb2",
 }

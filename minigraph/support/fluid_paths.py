@@ -32,6 +32,7 @@ HOMES |= {
     "minigraph.dygraph_utils": "minigraph.dygraph.dygraph_utils",
     "minigraph.core_avx": "minigraph.core",
     "minigraph.input": "minigraph",
+    "minigraph.op": "minigraph.framework.op",
     "minigraph.layer_helper_base": "minigraph.layer_helper",
     "minigraph.install_check": "minigraph.framework.install_check",
     "minigraph.log_helper": "minigraph.framework.log_helper",

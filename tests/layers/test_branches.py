@@ -410,3 +410,18 @@ def test_branches_for_rows_are_built_as_they_should_be():
         choice()
     with pytest.raises(WrongTypeError, match="cond must hold booleans"):
         layers.IfElse(x)
+
+
+def test_a_conditional_block_of_the_users_own_writes_outer_variables():
+    x = fluid.data("x", [2])
+    x.stop_gradient = False
+    out = layers.fill_constant([2], "float32", 0.5)
+    out.stop_gradient = False
+    small = layers.less_than(layers.reduce_sum(x), layers.fill_constant([1], "float32", 1.0))
+    block = layers.control_flow.ConditionalBlock([small], is_scalar_condition=True)
+    with block.block():
+        layers.assign(x * x, out)
+    (gradient,) = fluid.gradients([layers.reduce_sum(out)], [x])
+    for given, result, slope in (([0.25, 0.5], [0.0625, 0.25], [0.5, 1]), ([3, 4], [0.5, 0.5], [0, 0])):
+        found = fluid.Executor().run(feed={"x": np.array(given, "float32")}, fetch_list=[out, gradient])
+        assert [each.tolist() for each in found] == [result, slope]
