@@ -142,6 +142,11 @@ class BlockVariables:
         existing = self.vars.get(name)
         if existing is not None:
             self._check_same(existing, tensor_type and tensor_type.held_as(type or existing.kind))
+            if lod_level is not None and levels != existing.lod_level:
+                raise ProgramError(
+                    f"{name} has lod_level {existing.lod_level} already, it cannot also have {levels}",
+                    hint="Choose another name, or give both the same lod_level to share it.",
+                )
             return existing
         var = self._new(
             self.variable_type, name, tensor_type, kind=kind, persistable=persistable,

@@ -75,6 +75,10 @@ class Attrs(dict[str, Any]):
         return default if declared is None or declared.default is REQUIRED else declared.default
 
 
+_OWN_SLOTS = frozenset({"Like", "SkipUpdate"})
+"""Input slots that operators of fluid do not have."""
+
+
 class Operator(Node):
     """One operator of a block: a type, variable names by slot, attributes, a role, the user's line that made it.
 
@@ -148,13 +152,14 @@ class Operator(Node):
 
     @property
     def input_names(self) -> list[str]:
-        """Slots in use."""
-        return list(self.inputs)
+        """Input slots in the order of their names, with those left out; of a gradient operator those in use."""
+        left_out = () if self.definition.forward is not None else self.definition.input_slots
+        return sorted({*self.inputs, *(slot for slot in left_out if slot not in _OWN_SLOTS)})
 
     @property
     def output_names(self) -> list[str]:
-        """Slots in use."""
-        return list(self.outputs)
+        """Output slots in use, in the order of their names."""
+        return sorted(self.outputs)
 
     @property
     def input_arg_names(self) -> list[str]:

@@ -23,8 +23,8 @@ def operators(program):
     return [
         (
             op.type,
-            {slot: op.input(slot) for slot in sorted(op.input_names)},
-            {slot: op.output(slot) for slot in sorted(op.output_names)},
+            {slot: op.input(slot) for slot in op.input_names if op.input(slot)},
+            {slot: op.output(slot) for slot in op.output_names},
             op.attr("op_role"),
         )
         for op in program.global_block().ops

@@ -921,3 +921,26 @@ def test_a_note_that_looks_like_an_attribute_is_pointed_out():
     x.stop_gradients = False
     with pytest.warns(UserWarning, match="'stop_gradients' of x has no effect.*Did you mean stop_gradient"):
         fluid.append_backward(fluid.layers.mean(fluid.layers.fc(x, 2)))
+
+
+def test_slots_are_named_in_the_order_of_the_original():
+    main = fluid.Program()
+    with fluid.program_guard(main):
+        x = fluid.data("x", [2, 3])
+        loss = fluid.layers.mean(
+            fluid.layers.cross_entropy(fluid.layers.scale(x), fluid.data("label", [2, 1], "int64"))
+        )
+        x.stop_gradient = False
+        fluid.gradients(loss, x)
+    found = {op.type: (op.input_names, op.output_names) for op in main.global_block().ops}
+    assert found["scale"] == (["ScaleTensor", "X"], ["Out"])
+    assert found["cross_entropy2"] == (["Label", "X"], ["MatchX", "XShape", "Y"])
+    assert found["mean_grad"] == (["Out@GRAD", "X"], ["X@GRAD"])
+
+
+def test_one_name_has_one_lod_level():
+    block = fluid.Program().global_block()
+    words = block.create_var(name="words", shape=[-1, 1], dtype="int64", lod_level=1)
+    assert block.create_var(name="words") is words is block.create_var(name="words", lod_level=1)
+    with pytest.raises(ProgramError, match="words has lod_level 1 already, it cannot also have 0"):
+        block.create_var(name="words", lod_level=0)
