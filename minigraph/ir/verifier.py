@@ -34,11 +34,11 @@ def verify(program: Program) -> None:
     """Raise unless `program` keeps the invariants of the IR.
 
     Every name exists; slots and attributes fit the definitions; a value is written before it is read (parameters,
-    persistables, data and variables that no operator writes come from outside); inference run again gives the declared
-    types; gradients are clipped once, when they are complete and before the update reads them. In a
-    program with a backward pass, something makes the gradient that an update reads; what ``role_vars`` names exists,
-    and a backward operator makes the gradients that it names there. A sub-block stands below its parent and is run by
-    one operator of that, which names in its slots what the block reads and writes of it.
+    persistables, data, and variables of the global block that no operator writes come from outside); inference run
+    again gives the declared types; gradients are clipped once, when they are complete and before the update reads them.
+    In a program with a backward pass, something makes the gradient that an update reads; what ``role_vars`` names
+    exists, and a backward operator makes the gradients that it names there. A sub-block stands below its parent and is
+    run by one operator of that, which names in its slots what the block reads and writes of it.
 
     Raises
     ------
@@ -258,9 +258,15 @@ def _check_read(op: Operator, block: Block, name: str, written: set[str], writte
     var = block.find_var(name)
     if var is None:
         raise VerifyError(f"{op.type} reads {name}, which does not exist", law=_NAMES, op=op, names=[name])
-    comes_from_outside = var.persistable or var.is_data or name not in written_somewhere or var.block is not block
+    comes_from_outside = var.persistable or var.is_data or var.block is not block
     if name not in written and not comes_from_outside:
-        raise VerifyError(f"{op.type} reads {name} before it is written", law=_ORDER, op=op, names=[name])
+        if name in written_somewhere:
+            raise VerifyError(f"{op.type} reads {name} before it is written", law=_ORDER, op=op, names=[name])
+        if block.idx:  # nobody can feed it
+            raise VerifyError(
+                f"{op.type} reads {name}, which nobody makes in block {block.idx}", law=_ORDER, op=op, names=[name],
+                hint="Keep the operator that makes it in the block, or declare it in a block around.",
+            )  # fmt: skip
     if var.tensor_type is None and var.kind is not VarKind.STEP_SCOPES:
         raise VerifyError(f"{op.type} reads {name}, whose type is unknown", law=_TYPES, op=op, names=[name])
 

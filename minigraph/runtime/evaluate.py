@@ -103,7 +103,7 @@ def _evaluate_call(call: BlockCall, read: Callable[[str], Any], place: Place, rn
         runs += 1
         if runs > most_runs:
             raise ExecutionError(f"a block has run {most_runs:,} times, and its operator does not end")
-        values = dict(zip(call.given, given, strict=True))
+        values = _BlockValues(zip(call.given, given, strict=True))
         for op in call.body.ops:
             try:
                 values.update(evaluate(op, values.__getitem__, place, rng))
@@ -115,6 +115,16 @@ def _evaluate_call(call: BlockCall, read: Callable[[str], Any], place: Place, rn
 
     given = [read(name) if call.must_have(name) else _previous(name, read) for name in call.reads]
     return dict(zip(call.writes, call.run(body, given, place.xp), strict=True))
+
+
+class _BlockValues(dict[str, Any]):
+    """Values of a sub-block by name."""
+
+    def __missing__(self, name: str) -> Any:
+        raise ExecutionError(
+            f"nothing computes {name} in its block before it is read",
+            hint="Append the operator that computes it there first.",
+        )
 
 
 def _previous(name: str, read: Callable[[str], Any]) -> Any:

@@ -14,11 +14,10 @@ from minigraph.ir import Operator, Variable
 from minigraph.ir.role import Role
 from minigraph.ir.text.notation import attr_text
 from minigraph.opdef import EMPTY
-from minigraph.opdef.attr_types import DTYPE_ATTRS
 from minigraph.passes.rules.fragments import site_of
 from minigraph.passes.rules.pattern import Pattern, PatternOp, PatternSlot
 from minigraph.passes.values import Value, Values
-from minigraph.types import DType
+from minigraph.types import DTypeNumber
 
 
 class MatchRecorder(Protocol):
@@ -134,7 +133,7 @@ def _typed(given: Variable | tuple[Variable, ...]) -> str:
 def _read(op: Operator, attr: str) -> Any:
     """Value of an attribute; the number of an element type as that type, which names can be compared with."""
     value = op.attrs[attr]
-    return DType(value) if attr in DTYPE_ATTRS and value in DType._value2member_map_ else value
+    return value.named if type(value) is DTypeNumber else value
 
 
 class MatchBeforeValues:

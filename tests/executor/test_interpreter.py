@@ -163,3 +163,16 @@ def test_a_failing_kernel_is_reported_like_an_executor_does():
 def test_the_specification_inherits_nothing_from_the_executor():
     assert not issubclass(Interpreter, fluid.Executor)
     assert not issubclass(fluid.Executor, Interpreter)
+
+
+def test_a_value_that_a_branch_does_not_make_is_named():
+    main = fluid.Program()
+    with fluid.program_guard(main):
+        x, flag = fluid.data("x", [2]), fluid.data("flag", [1], "bool")
+        y = layers.cond(flag, lambda: layers.relu(layers.scale(x, 2.0)), lambda: layers.tanh(x))
+    block = main.block(1)
+    made = block.ops[0].output("Out")[0]
+    block.remove(block.ops[0])
+    feed = {"x": np.ones(2, "float32"), "flag": np.array([True])}
+    with pytest.raises(ExecutionError, match=f"relu: nothing computes {made} in its block before it is read"):
+        Interpreter().run(main, feed=feed, fetch_list=[y])

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import minigraph as fluid
+from minigraph import layers
 from minigraph.errors import VerifyError
 from minigraph.ir import Program
 from minigraph.ir.other_values import other_value_read
@@ -57,6 +58,27 @@ def test_a_sub_block_reads_what_its_parent_has():
     verify(
         parse("block 0\n  data x: float32[4]\n  var y: float32[4]\nblock 1 parent 0\n  y = relu(X=x)\n  y = relu(X=y)")
     )
+
+
+@pytest.mark.parametrize("nested", [False, True])
+def test_a_sub_block_makes_what_it_reads_of_its_own(nested):
+    """Nobody can feed a variable of a sub-block; one of the global block may be."""
+    program = Program()
+    with fluid.program_guard(program):
+        x, flag = fluid.data("x", [2]), fluid.data("flag", [1], "bool")
+
+        def branch():
+            return layers.relu(layers.scale(x, 2.0))
+
+        layers.cond(flag, (lambda: layers.cond(flag, branch, branch)) if nested else branch, lambda: layers.tanh(x))
+    verify(program)
+    scale = next(op for block in program.blocks for op in block.ops if op.type == "scale")
+    made, block = scale.output("Out")[0], scale.block
+    block.remove(scale)
+    with pytest.raises(VerifyError) as caught:
+        verify(program)
+    assert caught.value.message == f"relu reads {made}, which nobody makes in block {block.idx}"
+    assert caught.value.op is block.ops[0]
 
 
 def rename_a_variable(block):
