@@ -34,16 +34,13 @@ def part_of_rows(xp, x, *, nranks, blocks, by_rows):
 
 
 @kernel("c_reduce_parts")
-def c_reduce_parts(xp, x, *, nranks, blocks, op_input_names):
+def c_reduce_parts(xp, x, *, nranks, blocks, op_input_names, out=None):
     check_size(nranks)
     division = Division(nranks, blocks)
     lengths = [division.shape_of(each.shape)[0] for each in x]
-    total = (
-        current()
-        .on(xp)
-        .reduce_parts([each.reshape(-1) for each in x], lengths, _call("c_reduce_parts", op_input_names, x))
-    )
-    return list(columns(total, lengths))
+    parts = out or list(columns(xp.empty(sum(lengths), x[0].dtype), lengths))
+    current().on(xp).reduce_parts([each.reshape(-1) for each in x], parts, _call("c_reduce_parts", op_input_names, x))
+    return parts
 
 
 @kernel("c_gather_parts")

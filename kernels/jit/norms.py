@@ -27,7 +27,7 @@ from minigraph.kernels.jit.products import square
 from minigraph.kernels.jit.recorders import native, native_loop
 from minigraph.kernels.jit.recording import STATUS, Recording, Symbol
 from minigraph.kernels.jit.threads import least_of, pieces, run_together, shares
-from minigraph.kernels.norm import SHORT, norm, short_joined
+from minigraph.kernels.norm import SHORT, norm, short_joined, sums_of_powers
 from minigraph.kernels.registry import specialize
 from minigraph.kernels.sums import add_exactly
 
@@ -42,8 +42,11 @@ _PAST_CACHES = 2**24
 
 def _loops_for(types: Sequence[Any]) -> _Norm | None:
     """Loops for arrays of these types; None if there are none or the arrays are too small."""
-    kinds, size = {each.dtype for each in types}, sum(prod(each.shape) for each in types)
-    kind = numba_name(kinds.pop()) if len(kinds) == 1 else None
+    return _loops_of({each.dtype for each in types}, sum(prod(each.shape) for each in types))
+
+
+def _loops_of(dtypes: set[Any], size: int) -> _Norm | None:
+    kind = numba_name(dtypes.pop()) if len(dtypes) == 1 else None
     return None if kind is None or size < offers.LEAST else _Norm(kind, size)
 
 
@@ -85,6 +88,13 @@ class _Norm:
             return norm(np, xs)
         return 1.0, total**0.5
 
+    def sums(self, x: Any) -> tuple[float, float, float]:
+        """What `minigraph.kernels.norm.norm_of_sums` needs of an array."""
+        total, rest = self._parts(*vectors(x))
+        if self._is_wide and not 1e-280 < total < 1e300:
+            return sums_of_powers(np, x, 2)
+        return 1.0, total, rest
+
     def multiply(self, xs: Sequence[Any], number: Any, outs: Sequence[Any], times: Any = np.multiply) -> list[Any]:
         """Every array times a number of its type; ``times(x, number, out)`` multiplies vectors."""
         parts = self._shares(xs, 2)
@@ -118,6 +128,22 @@ def clip_factor(xp, xs, clip_norm, *, p):
         return factor_for(np, clip_norm, *loops.norm(xs), out)
 
     return factor
+
+
+@offer("part_norms")
+def part_norms(xp, x, *, blocks, p):
+    # By the size of a block, which does not depend on the number of ranks: nor do its bits.
+    found = [_loops_of({each.dtype}, prod(each.shape) // blocks) for each in x]
+    if p != 2 or not any(found):
+        return None
+    by_numpy = partial(sums_of_powers, np, p=2)
+    functions = [by_numpy if loops is None else loops.sums for loops in found]
+
+    def sums(x):
+        of_parts = [list(map(sum, each.reshape(blocks, -1))) for sum, each in zip(functions, x, strict=True)]
+        return np.array(of_parts).swapaxes(0, 1)
+
+    return sums
 
 
 _TEXT = """

@@ -18,7 +18,6 @@ from minigraph.errors import CommunicationError, MissingExtraError
 from minigraph.parallel.nccl import between_gpus
 from minigraph.parallel.shared_memory import Spot, shared_by
 from minigraph.support.communicator import REDUCTIONS, Call, Communicator, check_same, tree
-from minigraph.support.parts import columns
 
 
 def require_mpi() -> Any:
@@ -44,7 +43,7 @@ END = Call("the end of the script", "", 0, "", ())
 
 _MIN_SHARED = 1 << 20
 """Minimum bytes of a block of memory, and of an array that is added up where it lies, that ranks share."""
-_CHUNK = 1 << 14
+_CHUNK = 1 << 16
 """Number of elements that a rank adds up at once, so that they stay in its cache."""
 _KEPT = 20
 """Number of exchanges that a rank remembers, for errors."""
@@ -137,10 +136,10 @@ class MpiRank(Communicator):
         length = -(-given[0].size // self.size)
         mine = [each[length * self.rank : length * (self.rank + 1)] for each in given]
         for begin in range(0, mine[0].size, _CHUNK):
-            pieces = [each[begin : begin + _CHUNK] for each in mine]
-            reduced = tree(pieces, combine)
-            for piece in pieces:
-                piece[...] = reduced
+            first, *others = [each[begin : begin + _CHUNK] for each in mine]
+            _combine([first, *others], combine, first)
+            for piece in others:
+                piece[...] = first
         self._wait(self._comm.Ibarrier())
 
     def broadcast(self, array: np.ndarray[Any, Any], root: int, call: Call) -> np.ndarray[Any, Any]:
@@ -150,28 +149,22 @@ class MpiRank(Communicator):
         return found
 
     def reduce_parts(
-        self, arrays: Sequence[np.ndarray[Any, Any]], lengths: Sequence[int], call: Call
-    ) -> np.ndarray[Any, Any]:
-        views = self._views(arrays, call)
-        total = np.empty(sum(lengths), arrays[0].dtype)
-        apart: list[tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]] = []
-        for array, given, part in zip(arrays, views, columns(total, lengths), strict=True):
+        self, arrays: Sequence[np.ndarray[Any, Any]], parts: Sequence[np.ndarray[Any, Any]], call: Call
+    ) -> None:
+        apart = []
+        for array, part, given in zip(arrays, parts, self._views(arrays, call), strict=True):
             if given is None:
                 apart.append((array, part))
                 continue
             mine = [each[part.size * self.rank : part.size * (self.rank + 1)] for each in given]
             for begin in range(0, mine[0].size, _CHUNK):
-                piece = tree([each[begin : begin + _CHUNK] for each in mine], np.add)
-                part[begin : begin + piece.size] = piece
+                pieces = [each[begin : begin + _CHUNK] for each in mine]
+                _combine(pieces, np.add, part[begin : begin + pieces[0].size])
             part[mine[0].size :] = 0
         if apart:
-            sizes = [part.size for _, part in apart]
-            found = super().reduce_parts([array for array, _ in apart], sizes, call)
-            for (_, part), each in zip(apart, columns(found, sizes), strict=True):
-                part[...] = each
+            super().reduce_parts([array for array, _ in apart], [part for _, part in apart], call)
         if len(apart) < len(arrays):
             self._wait(self._comm.Ibarrier())  # nobody writes over what others still read
-        return total
 
     def gather_parts(
         self, parts: Sequence[np.ndarray[Any, Any]], arrays: Sequence[np.ndarray[Any, Any]], call: Call
@@ -262,6 +255,14 @@ class MpiRank(Communicator):
                 time.sleep(_PAUSE)
             elif waited > _BUSY:
                 _let_others()
+
+
+def _combine(given: Sequence[np.ndarray[Any, Any]], combine: Callable[..., Any], out: np.ndarray[Any, Any]) -> None:
+    """Write the `tree` of some arrays to `out`, which may be one of them."""
+    if len(given) == 2:  # without an array in between
+        combine(*given, out=out)
+    else:
+        out[...] = tree(given, combine)
 
 
 def _bytes(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

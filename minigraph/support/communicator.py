@@ -138,19 +138,20 @@ class Communicator(ABC):
         return reduced
 
     def reduce_parts(
-        self, arrays: Sequence[np.ndarray[Any, Any]], lengths: Sequence[int], call: Call
-    ) -> np.ndarray[Any, Any]:
-        """The sums over all ranks of this rank's parts of flat arrays, one after the other, with zeros for padding.
+        self, arrays: Sequence[np.ndarray[Any, Any]], parts: Sequence[np.ndarray[Any, Any]], call: Call
+    ) -> None:
+        """Write the sums over all ranks of this rank's parts of flat arrays to `parts`, which end in zeros for padding.
 
-        Parts have these lengths; they travel in pieces, so that little memory is needed besides.
+        They travel in pieces, so that little memory is needed besides.
         """
-        total = self._xp.empty(sum(lengths), arrays[0].dtype)
-        for begin, rows in self._pieces(total.size, total.dtype):
-            for part, place in windows(arrays, lengths, begin, rows):
-                place[: part.size] = part
-                place[part.size :] = 0
-            total[begin : begin + rows.shape[1]] = tree(self.scatter(rows, call._replace(shape=rows.shape)), np.add)
-        return total
+        lengths = [part.size for part in parts]
+        for begin, rows in self._pieces(sum(lengths), arrays[0].dtype):
+            for array, place in windows(arrays, lengths, begin, rows):
+                place[: array.size] = array
+                place[array.size :] = 0
+            mine = tree(self.scatter(rows, call._replace(shape=rows.shape)), np.add)
+            for part, place in windows(parts, lengths, begin, mine.reshape(1, -1)):
+                part[...] = place
 
     def gather_parts(
         self, parts: Sequence[np.ndarray[Any, Any]], arrays: Sequence[np.ndarray[Any, Any]], call: Call

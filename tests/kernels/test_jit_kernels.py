@@ -266,6 +266,29 @@ def test_the_norm_of_float32_is_exact_to_14_digits():
         assert abs(norm / math.sqrt(exact) - 1) < 1e-14
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_norms_of_parts_have_the_bits_of_their_blocks(dtype):
+    """Whether a block is measured by a loop does not depend on how many blocks a rank has."""
+    random = np.random.default_rng(2)
+    arrays = [random.normal(size=size).astype(dtype) for size in (8 * 3000, 8 * 5)]
+    if dtype == "float64":
+        arrays.append(random.normal(size=8 * 2000) * 1e200)
+    found = {}
+    for ranks in (1, 2, 8):
+        blocks, rows = 8 // ranks, []
+        for rank in range(ranks):
+            parts = [np.split(each, ranks)[rank] for each in arrays]
+            attrs = {"blocks": blocks, "p": 2.0}
+            measure = find_specializer("part_norms", jit=True)(np, [array_type(each) for each in parts], **attrs)
+            rows.append(measure(parts))
+            expected = find_kernel("part_norms", "cpu").function(np, parts, **attrs)
+            norms = [scales * np.sqrt(highs + lows) for scales, highs, lows in (rows[-1].T, expected.T)]
+            np.testing.assert_allclose(*norms, rtol=1e-13)
+        found[ranks] = np.concatenate(rows)
+    assert found[1].tobytes() == found[2].tobytes() == found[8].tobytes()
+    assert find_specializer("part_norms", jit=True)(np, [array_type(arrays[1])], blocks=8, p=2.0) is None
+
+
 def test_the_parts_for_the_threads_cover_every_array_once(monkeypatch):
     for count in (1, 2, 5):
         monkeypatch.setattr("minigraph.kernels.jit.threads.thread_count", lambda count=count: count)

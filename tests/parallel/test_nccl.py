@@ -86,10 +86,11 @@ def check_parts(xp, rank, ranks):
     found = []
     for module in (np, xp):
         call, comm = Call("test", f"parts of {module.__name__}", 0, "float32", ()), current().on(module)
-        total = comm.reduce_parts([module.asarray(each) for each in arrays], lengths, call)
+        parts = [module.zeros(length, np.float32) for length in lengths]
+        comm.reduce_parts([module.asarray(each) for each in arrays], parts, call)
         wholes = [module.zeros(each.size, np.float32) for each in arrays]
-        comm.gather_parts([total[: lengths[0]], total[lengths[0] :]], wholes, call)
-        found.append([each.tobytes() for each in map(xp.asnumpy, (total, *wholes))])
+        comm.gather_parts(parts, wholes, call)
+        found.append([each.tobytes() for each in map(xp.asnumpy, (*parts, *wholes))])
     assert found[0] == found[1]
 
 
