@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
+from functools import lru_cache
 
 import numpy as np
 import pytest
@@ -16,7 +17,7 @@ import minigraph as fluid
 from minigraph.executor.interpreter import Interpreter
 from minigraph.ir.verifier import verify
 from minigraph.passes import FuseGlobalNorm, Pipeline, RemoveDeadOps
-from minigraph.rewrite.random_programs.recipes import SMOOTH_STEPS, Clip, Training, build
+from minigraph.rewrite.random_programs.recipes import SMOOTH_STEPS, Clip, Recipe, Training, build
 from minigraph.rewrite.strategies import recipes, trainings
 from minigraph.runtime.place import CPUPlace
 
@@ -56,6 +57,18 @@ def run_once(executor, program, fetch, x):
     return {**dict(zip(fetch, results, strict=True)), "new w": np.array(scope.find_var("w").get_tensor())}
 
 
+@lru_cache(maxsize=512)
+def interpreted(recipe: Recipe, fetches: str, steps: int):
+    """Return the program of a recipe, what `fetches` says is fetched of it, and what the interpreter gives.
+
+    Nobody may change the program: a law that several files try draws the same recipes in each.
+    """
+    built = build(recipe)
+    gradients = [grad.name for _, grad in built.params_grads]
+    fetch = {"all": built.fetchable(), "loss": [built.loss.name], "gradients": [built.loss.name, *gradients]}[fetches]
+    return built, fetch, history(Interpreter(), built, fetch, steps)
+
+
 def keeps_the_bits(*passes):
     """Two tests: with these passes an executor computes what the interpreter does, for every random program."""
     rewrites = pipeline(*passes)
@@ -63,9 +76,7 @@ def keeps_the_bits(*passes):
     @pytest.mark.laws
     @given(recipes(training=st.none() | trainings()), st.booleans())
     def test_training_keeps_its_bits(recipe, fetches_all):
-        built = build(recipe)
-        fetch = built.fetchable() if fetches_all else [built.loss.name]
-        expected = history(Interpreter(), built, fetch)
+        built, fetch, expected = interpreted(recipe, "all" if fetches_all else "loss", steps=2)
         assert_same_bits(history(fluid.Executor(passes=rewrites), built, fetch), expected)
 
     @pytest.mark.laws
@@ -133,9 +144,7 @@ def keeps_trainings(*passes):
         )
     )
     def test_training_gives_the_same_up_to_rounding(recipe):
-        built = build(recipe)
-        fetch = [built.loss.name, *(grad.name for _, grad in built.params_grads)]
-        expected = history(Interpreter(), built, fetch, steps=1)
+        built, fetch, expected = interpreted(recipe, "gradients", steps=1)
         found = history(fluid.Executor(passes=rewrites), built, fetch, steps=1)
         assert found.keys() == expected.keys()
         for key, value in expected.items():
