@@ -1,6 +1,7 @@
 """Gradients of gradients through branches, loops and networks in each other: as of the same program written out."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -408,11 +409,29 @@ PAIRS = [pytest.param(case, given, id=f"{case.__name__}-{given}") for case, *num
 
 @dataclass
 class Made:
-    """A program, and what to fetch of it: a penalty on its slopes, and gradients of rising order."""
+    """A program, and what to fetch of it: a penalty on its slopes, and gradients of rising order.
+
+    Several tests run it, so nobody may change it.
+    """
 
     main: fluid.Program
     penalty: fluid.Variable
     orders: list[list[fluid.Variable]]
+    executor: fluid.Executor = field(default_factory=fluid.Executor)
+    exact: fluid.Executor = field(default_factory=lambda: fluid.Executor(passes=EXACT))
+
+
+@lru_cache(maxsize=64)
+def flowing(case, names, order, batch=2) -> Made:
+    """The program with branches and loops, which are as long as the numbers say that are fed."""
+    return made(case, Flow, names, order, batch)
+
+
+@lru_cache(maxsize=64)
+def written_out(case, given, order):
+    """The gradients of the program written out for these numbers, pairs of a name and a value."""
+    feed = fed(dict(given))
+    return values(made(case, Written, feed, order), feed)
 
 
 def made(case, writer, feed, order, batch=2) -> Made:
@@ -444,32 +463,32 @@ def values(made_program, feed, executor=None):
     main = made_program.main
     variables = [var for grads in made_program.orders for var in grads]
     feed = {name: value for name, value in feed.items() if main.global_block().has_var(name)}
-    found = iter((executor or fluid.Executor()).run(main, feed, [var for var in variables if var is not None]))
+    found = iter((executor or made_program.executor).run(main, feed, [var for var in variables if var is not None]))
     shapes = [feed[name].shape for _ in made_program.orders for name in ("x", "w")]
     return [np.zeros(shape) if var is None else next(found) for var, shape in zip(variables, shapes, strict=True)]
 
 
 def check_against_written_out(case, given, order, batch=2):
     feed = fed(given)
-    flowing, written = made(case, Flow, feed, order, batch), made(case, Written, feed, order)
-    found, known = values(flowing, feed), values(written, feed)
+    program = flowing(case, tuple(given), order, batch)
+    found, known = values(program, feed), written_out(case, tuple(given.items()), order)
     for each, other in zip(found, known, strict=True):
         np.testing.assert_allclose(each, other, rtol=1e-9, atol=1e-11 * max(1.0, np.abs(other).max()))
-    exact, specified = (values(flowing, feed, each) for each in (fluid.Executor(passes=EXACT), fluid.Interpreter()))
+    exact, specified = (values(program, feed, each) for each in (program.exact, fluid.Interpreter()))
     for each, same in zip(exact, specified, strict=True):
         assert each.tobytes() == same.tobytes()
     assert any(each.any() for each in found[-2:])
-    return flowing, found, feed
+    return program, found, feed
 
 
 @pytest.mark.laws
 @pytest.mark.parametrize(("case", "given"), PAIRS)
 def test_a_second_gradient_is_that_of_the_program_written_out_and_the_central_difference(case, given):
-    flowing, found, feed = check_against_written_out(case, given, 2)
-    main, executor = flowing.main, fluid.Executor()
+    program, found, feed = check_against_written_out(case, given, 2)
+    main = program.main
 
     def penalty(**changed):
-        return executor.run(main, {**feed, **changed}, [flowing.penalty])[0].item()
+        return program.executor.run(main, {**feed, **changed}, [program.penalty])[0].item()
 
     feed = {name: value for name, value in feed.items() if main.global_block().has_var(name)}
     for name, grad in zip(("x", "w"), found[-2:], strict=True):
@@ -505,7 +524,7 @@ def test_a_batch_of_unknown_size_has_second_gradients(case, first, second):
 @pytest.mark.parametrize(("case", "given"), [pytest.param(*each, id=each[0].__name__) for each in THIRD])
 def test_a_program_with_such_gradients_is_text_copies_and_passes_through_every_pass(case, given):
     feed = fed(given)
-    program = made(case, Flow, feed, 2)
+    program = flowing(case, tuple(given), 2)
     main = program.main
     assert fluid.Program.parse(str(main)).equals(main)
     assert main.clone().equals(main)
@@ -516,12 +535,12 @@ def test_a_program_with_such_gradients_is_text_copies_and_passes_through_every_p
     expected = [each for each, var in zip(values(program, feed), variables, strict=True) if var is not None]
     fetch = [var.name for var in variables if var is not None]
     feed = {name: value for name, value in feed.items() if main.global_block().has_var(name)}
-    rewritten = [main]
+    rewritten, changed = [main], main.clone()
     for each in passes.LOWERING.passes:
-        changed = main.clone()
         if each.apply(changed):
             fluid.verify(changed)
             rewritten.append(changed)
+            changed = main.clone()
         else:
             assert changed.equals(main)
     for each in rewritten:
