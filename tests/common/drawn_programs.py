@@ -58,20 +58,35 @@ attribute_values = {
     "list[str]": st.lists(st.text()),
 }
 
+# Strategies that are made once, because each that is made has to be checked, too.
+yes_or_no = st.booleans()
+up_to_two, up_to_three, up_to_four = st.integers(0, 2), st.integers(0, 3), st.integers(0, 4)
+numbers_of_blocks = st.integers(1, 3)
+new_names = st.lists(names, unique=True, min_size=1, max_size=6)
+rates = st.dictionaries(st.text(max_size=3), finite, max_size=2)
+types_if_any = st.none() | tensor_types
+# Lists of what is fed and fetched are not read back, nor are the operators that alone use them.
+KINDS = [kind for kind in VarKind if kind not in (VarKind.FEED_MINIBATCH, VarKind.FETCH_LIST)]
+kinds = st.sampled_from(KINDS)
+kinds_of_typed = st.sampled_from([kind for kind in KINDS if kind is not VarKind.STEP_SCOPES])
+role_sets = st.sets(st.sampled_from(Role)).map(lambda roles: sum(roles, Role.FORWARD))
+served_names = st.lists(names, max_size=2)
+namescopes = st.just("/") | st.text(min_size=1, max_size=5)
+
 
 @st.composite
 def any_programs(draw: st.DrawFn) -> Program:
     program = Program()
-    program.random_seed = draw(st.integers(0, 3))
-    program.backward_passes = draw(st.integers(0, 2))
-    for idx in range(1, draw(st.integers(1, 3))):
+    program.random_seed = draw(up_to_three)
+    program.backward_passes = draw(up_to_two)
+    for idx in range(1, draw(numbers_of_blocks)):
         forward = draw(st.integers(-1, idx - 1).filter(bool))
         program.blocks.append(Block(program, idx, draw(st.integers(0, idx - 1)), forward))
     for block in program.blocks:
-        for name in draw(st.lists(names, unique=True, min_size=1, max_size=6)):
+        for name in draw(new_names):
             block.vars[name] = draw_variable(draw, block, name)
     for block in program.blocks:
-        for _ in range(draw(st.integers(0, 4))):
+        for _ in range(draw(up_to_four)):
             draw_operator(draw, block)
     return program
 
@@ -84,18 +99,14 @@ def draw_booleans(draw: st.DrawFn, count: int) -> list[bool]:
 
 def draw_variable(draw: st.DrawFn, block: Block, name: str) -> Variable:
     var: Variable
-    if draw(st.booleans()):
+    if draw(yes_or_no):
         var = param = Parameter(block, name, draw(tensor_types))
         param.trainable, param.do_model_average, param.need_clip = draw_booleans(draw, 3)
-        param.optimize_attr = draw(st.dictionaries(st.text(max_size=3), finite, max_size=2))
+        param.optimize_attr = draw(rates)
         param.gradient_clip, param.regularizer = draw(clips), draw(clips)
     else:
-        var = Variable(block, name, draw(st.none() | tensor_types))
-    # Lists of what is fed and fetched are not read back, nor are the operators that alone use them.
-    kinds = [kind for kind in VarKind if kind not in (VarKind.FEED_MINIBATCH, VarKind.FETCH_LIST)]
-    if var.tensor_type is not None:
-        kinds.remove(VarKind.STEP_SCOPES)
-    var.kind = draw(st.sampled_from(kinds))
+        var = Variable(block, name, draw(types_if_any))
+    var.kind = draw(kinds if var.tensor_type is None else kinds_of_typed)
     var.persistable, var.stop_gradient, var.is_data, var.need_check_feed = draw_booleans(draw, 4)
     var.error_clip = draw(clips)
     return var
@@ -125,9 +136,9 @@ def draw_operator(draw: st.DrawFn, block: Block) -> None:
         for (name, attr), is_given in zip(definition.attrs.items(), given, strict=True)
         if attr.default is REQUIRED or is_given
     }
-    attrs["op_role"] = draw(st.builds(lambda roles: sum(roles, Role.FORWARD), st.sets(st.sampled_from(Role))))
-    attrs["op_role_var"] = draw(st.lists(names, max_size=2))
-    attrs["op_namescope"] = draw(st.just("/") | st.text(min_size=1, max_size=5))
+    attrs["op_role"] = draw(role_sets)
+    attrs["op_role_var"] = draw(served_names)
+    attrs["op_namescope"] = draw(namescopes)
     inputs, outputs = draw_slots(definition.inputs), draw_slots(definition.outputs)
     block._link(None, block._make_op(definition.type, inputs, outputs, attrs, None))
 
