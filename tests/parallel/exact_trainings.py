@@ -131,5 +131,6 @@ def train(programs, rank, ranks, steps):
 if __name__ == "__main__":
     _, count, *options = sys.argv
     for name in [each for each in NETWORKS if each in options] or NETWORKS:
-        programs = built(name, parallel.size(), "sharded" in options)
-        print(name, *train(programs, parallel.rank(), parallel.size(), int(count)))
+        for sharded in (False, True) if "sharded" in options else (False,):
+            programs = built(name, parallel.size(), sharded)
+            print(name, *train(programs, parallel.rank(), parallel.size(), int(count)))

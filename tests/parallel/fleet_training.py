@@ -9,7 +9,7 @@ from minigraph.incubate.fleet.base import role_maker
 from minigraph.incubate.fleet.collective import DistributedStrategy, fleet
 
 
-def main():
+def main(mode):
     fleet.init(role_maker.PaddleCloudRoleMaker(is_collective=True))
     x, y = fluid.data("x", [None, 4]), fluid.data("y", [None, 1])
     start = fluid.initializer.NumpyArrayInitializer(np.full((4, 1), float(fleet.worker_index()) + 0.5, "float32"))
@@ -17,12 +17,12 @@ def main():
         fluid.layers.square_error_cost(fluid.layers.fc(x, 1, param_attr=fluid.ParamAttr("w", start)), y)
     )
     strategy = DistributedStrategy()
-    if sys.argv[1] == "local":
+    if mode == "local":
         strategy.use_local_sgd = True
-    if sys.argv[1] == "collective":
+    if mode == "collective":
         strategy.mode = "collective"
     rate = 0.1
-    if sys.argv[1] == "sum of losses":
+    if mode == "sum of losses":
         strategy.gradient_scale_strategy = fluid.BuildStrategy.GradientScaleStrategy.One
         rate /= fleet.worker_num()
     optimizer = fleet.distributed_optimizer(fluid.optimizer.SGD(rate), strategy)
@@ -36,8 +36,14 @@ def main():
         feed = {"x": np.split(rows, ranks)[rank], "y": np.split(targets, ranks)[rank]}
         executor.run(fleet.main_program, feed, [loss])
     fleet.barrier_worker()
-    print(fleet.split_files(list("abcde")), np.array(fluid.global_scope().find_var("w").get_tensor()).ravel().tolist())
+    print(
+        f"{mode}:",
+        fleet.split_files(list("abcde")),
+        np.array(fluid.global_scope().find_var("w").get_tensor()).ravel().tolist(),
+    )
 
 
 if __name__ == "__main__":
-    main()
+    for mode in sys.argv[1:]:
+        with fluid.program_guard(fluid.Program(), fluid.Program()), fluid.scope_guard(fluid.Scope()):
+            main(mode)

@@ -47,13 +47,14 @@ def check_arrays(rank, ranks):
 def check_in_place(rank, ranks):
     """Sums over arrays of memory that the ranks may share, and where only some of them have such memory."""
     for dtype in ("float16", "float32", "int64"):
+        given = [drawn(each, (SIZE,), dtype) for each in range(ranks)]
+        expected = tree(given, np.add)
         for allocating in ("all ranks", "rank 0", "no rank"):
             call = Call("test", allocating, 0, dtype, (SIZE,))
-            expected = tree([drawn(each, (SIZE,), dtype) for each in range(ranks)], np.add)
             is_shared = allocating == "all ranks" or (allocating == "rank 0" and rank == 0)
             make = current().allocate if is_shared else partial(np.empty, dtype=np.uint8)
             array = make(64 + SIZE * np.dtype(dtype).itemsize)[64:].view(dtype)
-            array[:] = drawn(rank, (SIZE,), dtype)
+            array[:] = given[rank]
             assert current().all_reduce(array, "sum", call, out=array) is array
             assert array.tobytes() == expected.tobytes()
 

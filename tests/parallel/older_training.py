@@ -39,7 +39,7 @@ def main(kind):
     for _ in range(5):
         rows, targets = rng.normal(size=(8, 4)).astype("float32"), rng.normal(size=(8, 1)).astype("float32")
         run({"x": np.split(rows, RANKS)[RANK], "y": np.split(targets, RANKS)[RANK]}, [loss.name])
-    print(np.array(fluid.global_scope().find_var("w").get_tensor()).ravel().tolist())
+    print(f"{kind}:", np.array(fluid.global_scope().find_var("w").get_tensor()).ravel().tolist())
 
 
 def runner(kind, executor, loss):
@@ -56,4 +56,6 @@ def runner(kind, executor, loss):
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    for kind in sys.argv[1:]:
+        with fluid.program_guard(fluid.Program(), fluid.Program()), fluid.scope_guard(fluid.Scope()):
+            main(kind)
