@@ -48,14 +48,19 @@ _CHUNK = 1 << 16
 _KEPT = 20
 """Number of exchanges that a rank remembers, for errors."""
 _BUSY, _OFTEN = 1e-3, 1.0
-"""Seconds that a rank looks at a request without letting others have the core, and without a pause: MPI moves data only
-while a rank looks."""
+"""Seconds that a rank with a core of its own looks at a request without letting others have the core, and that any rank
+looks without a pause: MPI moves data only while a rank looks."""
 _PAUSE = 1e-3
 """Seconds between looks after that."""
 
 
 _let_others = getattr(os, "sched_yield", partial(time.sleep, 0.0))
 """Give the core to another process that wants it; a sleep of no time takes 50 us on Linux."""
+
+
+def _cores() -> int:
+    """The number of cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 class MpiRank(Communicator):
@@ -76,7 +81,10 @@ class MpiRank(Communicator):
         self._mpi = require_mpi()
         self._comm = self._mpi.COMM_WORLD.Dup()
         self.rank, self.size = self._comm.Get_rank(), self._comm.Get_size()
-        self.rank_on_machine: int = self._comm.Split_type(self._mpi.COMM_TYPE_SHARED).Get_rank()
+        on_machine = self._comm.Split_type(self._mpi.COMM_TYPE_SHARED)
+        self.rank_on_machine: int = on_machine.Get_rank()
+        # A rank that keeps a core from others waits for them longer.
+        self._busy = _BUSY if on_machine.Get_size() <= _cores() else 0.0
         self._timeout = timeout
         self._calls: list[Call] = []
         self._count = 0
@@ -253,7 +261,7 @@ class MpiRank(Communicator):
                 )
             if waited > _OFTEN:
                 time.sleep(_PAUSE)
-            elif waited > _BUSY:
+            elif waited >= self._busy:
                 _let_others()
 
 
