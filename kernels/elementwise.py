@@ -341,8 +341,10 @@ def _quicker_sum(xp, full, shape, aligned, copies) -> Callable[..., Any] | None:
     return lambda d, out: deliver(xp, d.copy() if copies and out is None else d, out)
 
 
-@specialize("elementwise_add_grad")
+@specialize("elementwise_add_grad", any_size=True)
 def _quicker_add_grad(xp, x, y, d_out, *, axis, wanted):
+    if -1 in (*x.shape, *y.shape, *d_out.shape):
+        return _add_grad_of_any_size(xp, axis, wanted)
     aligned = align_shape(x.shape, y.shape, axis)
     # The gradient of X may be the incoming one itself; then that of Y must not be.
     to_x = _quicker_sum(xp, d_out, x.shape, x.shape, copies=False)
@@ -358,8 +360,22 @@ def _quicker_add_grad(xp, x, y, d_out, *, axis, wanted):
     return add_grad
 
 
-@specialize("elementwise_mul_grad")
+def _add_grad_of_any_size(xp, axis, wanted) -> Callable[..., Any]:
+    """The gradient of a sum, quick in each run that broadcasts nothing, as most steps of a loop do."""
+    wants_x, wants_y = wanted
+
+    def add_grad(x, y, d_out, out=None):
+        if x.shape != y.shape or x.shape != d_out.shape or out is not None:
+            return elementwise_add_grad(xp, x, y, d_out, axis=axis, wanted=wanted, out=out)
+        return d_out if wants_x else None, d_out.copy() if wants_y else None
+
+    return add_grad
+
+
+@specialize("elementwise_mul_grad", any_size=True)
 def _quicker_mul_grad(xp, x, y, d_out, *, axis, wanted):
+    if -1 in (*x.shape, *y.shape, *d_out.shape):
+        return _mul_grad_of_any_size(xp, axis, wanted)
     aligned = align_shape(x.shape, y.shape, axis)
     to_x = _quicker_sum(xp, d_out, x.shape, x.shape, copies=False)
     to_y = _quicker_sum(xp, d_out, y.shape, aligned, copies=False)
@@ -372,5 +388,17 @@ def _quicker_mul_grad(xp, x, y, d_out, *, axis, wanted):
             return elementwise_mul_grad(xp, x, y, d_out, axis=axis, wanted=wanted, out=out)
         d_x = to_x(multiply(d_out, y), None) if wants_x else None
         return d_x, (to_y(multiply(d_out, x), None) if wants_y else None)
+
+    return mul_grad
+
+
+def _mul_grad_of_any_size(xp, axis, wanted) -> Callable[..., Any]:
+    """The gradient of a product, quick in each run that broadcasts nothing."""
+    multiply, (wants_x, wants_y) = xp.multiply, wanted
+
+    def mul_grad(x, y, d_out, out=None):
+        if x.shape != y.shape or x.shape != d_out.shape or out is not None:
+            return elementwise_mul_grad(xp, x, y, d_out, axis=axis, wanted=wanted, out=out)
+        return multiply(d_out, y) if wants_x else None, multiply(d_out, x) if wants_y else None
 
     return mul_grad

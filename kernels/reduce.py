@@ -252,9 +252,10 @@ def _quicker_reduce_sum(xp, x, *, dim, keep_dim, reduce_all, out_dtype):
     return lambda x, out=None: add(x, axes, dtype, out, keepdims=keep_dim)
 
 
-@specialize("sum")
+@specialize("sum", any_size=True)
 def _quicker_sum(xp, xs):
     if len(xs) != 2:
         return None
     add = xp.add
-    return lambda xs, out=None: add(xs[0], xs[1], out=out)
+    # Arrays of tensors, which are lists, have the shape of an element here.
+    return lambda xs, out=None: sum(xp, xs, out=out) if isinstance(xs[0], list) else add(xs[0], xs[1], out=out)

@@ -17,7 +17,7 @@ from sampled import DETERMINISTIC, each
 
 import minigraph as fluid
 from minigraph.errors import ExecutionError, OpError
-from minigraph.kernels import find_kernel
+from minigraph.kernels import find_kernel, find_specializer
 from minigraph.kernels.activation import sigmoid
 from minigraph.kernels.clip import clip_by_global_norm, clip_by_norm, clip_by_norm_grad, norm
 from minigraph.kernels.elementwise import elementwise_div, elementwise_max, elementwise_min
@@ -530,3 +530,24 @@ def test_outer_products_of_a_batch_are_those_of_its_matrices():
     assert np.array_equal(found, np.stack([np.outer(a, b) for a, b in zip(x, y, strict=True)]))
     assert matmul(np, x, y, transpose_X=False, transpose_Y=False, alpha=1.0, out=buffer) is buffer
     assert np.array_equal(buffer, found)
+
+
+@pytest.mark.parametrize("type", ["elementwise_add_grad", "elementwise_mul_grad"])
+@pytest.mark.parametrize("wanted", [(True, True), (True, False), (False, True)])
+@pytest.mark.parametrize("rows", [1, 4])
+def test_quicker_gradients_of_unknown_sizes_broadcast_as_the_kernel_does(type, wanted, rows):
+    random = np.random.RandomState(0)
+    x, y, d = (random.randn(n, 3).astype("float32") for n in (4, rows, 4))
+    unknown = array_type(np.empty((0, 3), "float32"))._replace(shape=(-1, 3))
+    function = find_specializer(type)(np, unknown, unknown, unknown, axis=-1, wanted=wanted)
+    expected = find_kernel(type, "cpu").function(np, x, y, d, axis=-1, wanted=wanted)
+    for a, b in zip(function(x, y, d), expected, strict=True):
+        assert a is b is None or a.tobytes() == b.tobytes()
+
+
+def test_the_quicker_sum_adds_up_arrays_of_tensors_too():
+    one = array_type(np.zeros(2, "float32"))
+    add = find_specializer("sum")(np, [one, one])
+    first, second = np.array([1, 2], "float32"), np.array([3, 4], "float32")
+    found = add([[first, None], [second, first]])
+    assert [each.tolist() for each in found] == [[4, 6], [1, 2]] and add([first, second]).tolist() == [4, 6]
