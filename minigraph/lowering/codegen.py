@@ -409,6 +409,7 @@ def bind_body(step: Step, compiled: Compiled, layout: Layout, blocks: BufferPool
     call, steps = step.call, step.body
     assert call is not None and steps is not None
     shared = fetches_to_copy(steps, call.private)
+    is_shared = any(shared)
 
     def kernel(xp: Any, values: Any, *, rng: Any) -> list[Any]:
         with blocks.lent(layout) as arrays:
@@ -420,6 +421,8 @@ def bind_body(step: Step, compiled: Compiled, layout: Layout, blocks: BufferPool
                     if is_interrupt(error):
                         raise
                     raise _blame(compiled, error) from error
+                if not is_shared:
+                    return taken
                 return [value.copy() if copy else value for value, copy in zip(taken, shared, strict=True)]
 
             return _distinct(call.run(body, values, xp))

@@ -53,7 +53,7 @@ class _Repeated(BlockCall):
         """Run the sub-block, bring `values` up to date and return the scope."""
         # Taken before the run, which replaces them.
         before = tuple([values[name] for name in self.saved.before])
-        results = list(body([values[name] for name in self.given]))
+        results = body([values[name] for name in self.given])
         values.update(zip(self.written, results, strict=False))
         return (*before, *results[len(self.written) :])
 
@@ -153,20 +153,25 @@ class _RepeatedGrad(BlockCall):
     def run(self, body: Body, values: Sequence[Any], xp: Any) -> list[Any]:
         found = dict(zip(self.reads, values, strict=True))
         found.update({name: unshared(found[name]) for name in self.written})
-        grads: dict[str, Any] = {name: self._first(name, found, xp) for name in self.carried}
-        sums = {name: Sum(xp) for name in self.summed}
+        carried = [self._first(name, found, xp) for name in self.carried]
+        sums = [Sum(xp) for _ in self.summed]
+        counted, parts = len(self.written), len(self.written) + len(self.carried)
+        zeroed = [self.carried.index(name) for name in self.overwritten]
+        outer = [found[name] for name in self.outer]
         for scope in reversed(found[self._slot(self.scopes)[0]]):
-            outer = [found[name] for name in self.outer]
-            results = list(body([*scope, *(grads[name] for name in self.carried), *outer]))
-            counted, parts = len(self.written), len(self.written) + len(self.carried)
-            # Counters go back with each run, so that an earlier run sees its own values.
-            found.update(zip(self.written, results, strict=False))
-            grads.update(zip(self.carried, results[counted:], strict=False))
-            grads.update({name: zeros_like(grads[name], xp) for name in self.overwritten})
-            for name, part in zip(self.summed, results[parts:], strict=True):
-                sums[name].add(part)
-        for name in self.summed:
-            grads[name] = sums[name].total(self._inner_type(name), found[self.wanted[name][0]])
+            results = body([*scope, *carried, *outer])
+            if counted:
+                # Counters go back with each run, so that an earlier run sees its own values.
+                found.update(zip(self.written, results, strict=False))
+                outer = [found[name] for name in self.outer]
+            carried = list(results[counted:parts])
+            for place in zeroed:
+                carried[place] = zeros_like(carried[place], xp)
+            for total, part in zip(sums, results[parts:], strict=True):
+                total.add(part)
+        grads = dict(zip(self.carried, carried, strict=True))
+        for name, total in zip(self.summed, sums, strict=True):
+            grads[name] = total.total(self._inner_type(name), found[self.wanted[name][0]])
         return [*(found[name] for name in self.written), *(grads[name] for name in self.wanted)]
 
     def _first(self, name: str, found: Mapping[str, Any], xp: Any) -> Any:
