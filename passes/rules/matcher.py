@@ -198,9 +198,13 @@ class Matcher:
     # wants reasons.
 
     def _has_others(self, place: int) -> bool:
-        """Whether more operators read a value than the pattern has."""
-        limit = self.pattern.limits.get(place) if self.recorder is None else None
-        return limit is not None and len(self.values.readers.get(self.found[place], ())) > limit
+        """Whether operators read a value that are none of the pattern's."""
+        pattern = self.pattern
+        limit = pattern.limits.get(place) if self.recorder is None else None
+        if limit is None or len(readers := self.values.readers.get(self.found[place], ())) <= limit:
+            return False
+        # A placeholder may stand for the value, so that an operator of the match reads it there.
+        return len(readers) > len(pattern.ops) or any([op.definition.type not in pattern.all_types for op in readers])
 
     def _makes_more(self, op: Operator) -> bool:
         """Whether operators of types that the pattern does not have read what the last operator makes besides."""

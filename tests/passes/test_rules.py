@@ -508,6 +508,36 @@ def test_role_and_name_scope(said, matches):
     assert bool(scales.find(program_of(text, "y"))) == matches
 
 
+@pytest.mark.parametrize("needs_y", [False, True])
+def test_a_placeholder_may_stand_for_what_the_match_makes(needs_y):
+    """Such a reader is one of the match, so that nothing else reads the value; but the replacement may not need it."""
+
+    @rule
+    def product(x, y):
+        return layers.elementwise_mul(layers.elementwise_add(x, y), layers.relu(x))
+
+    if needs_y:
+        product.to(lambda x, y: layers.elementwise_mul(x, y))
+    else:
+        product.to(lambda x: layers.square(x))
+    program = program_of(
+        """
+        block 0
+          data x: float32[2]
+          r: float32[2] = relu(X=x)
+          a: float32[2] = elementwise_add(X=x, Y=r)
+          z: float32[2] = elementwise_mul(X=a, Y=r)
+        """,
+        "z",
+    )
+    answer = product.why_not(program)
+    assert answer.matches == bool(product.find(program)) == (not needs_y)
+    if needs_y:
+        assert (answer.expected, answer.found) == ("inputs that the replaced operators do not make", "r")
+    else:
+        assert lines(product(program)) == ["z: float32[2] = square(X=x)"]
+
+
 def test_a_shared_value_stays():
     @rule
     def shared(x, a=attr("scale"), b=attr("scale")):
