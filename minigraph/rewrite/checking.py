@@ -64,7 +64,8 @@ def check(
     rewrite : Pass, Pipeline, rule or function
         What is applied. A function changes the program that it is given in place, and says whether it did.
     programs : int
-        Number of programs. The types of operators that the code of the pass names are drawn more often than others.
+        Number of programs. The types of operators and of elements that the code of the pass names are drawn more often
+        than others.
     seed : int
         The same seed gives the same programs and so the same answer.
     plant : sequence of callable

@@ -14,6 +14,7 @@ from minigraph.passes.base import Pipeline, Rewrite
 from minigraph.passes.rules.rule import Rule
 from minigraph.rewrite.planting import plants_of
 from minigraph.rewrite.random_programs.drawing import Hints, Pick
+from minigraph.types import DType
 
 _LARGEST = 100.0
 """Maximum size of a number that is taken for the value of an attribute."""
@@ -28,8 +29,13 @@ _OF_TRAINING = frozenset({"BACKWARD", "OPTIMIZE", "CLIP", "REGULARIZE", "role_va
 """Words in the code of a pass that is about programs that train."""
 
 
+_SELDOM = (DType.FP16, DType.INT16, DType.INT8, DType.UINT8)
+_DTYPES = {name: dtype for dtype in _SELDOM for name in (dtype.name, dtype.text)}
+"""Names of the element types that random programs seldom have."""
+
+
 def hints_of(rewrite: Any, plants: Iterable[Callable[[Pick], Any]] = ()) -> Hints:
-    """Read which operators and attributes a pass names in its code, in functions of its module, and in its fields."""
+    """Read which operators, attributes and element types a pass names: in its code, its module, and its fields."""
     # What a rule is about stands in its pattern; the code that all rules share would name a lot besides.
     types = {each.type for each in all_definitions()}
     found: set[Any] = set()
@@ -43,6 +49,7 @@ def hints_of(rewrite: Any, plants: Iterable[Callable[[Pick], Any]] = ()) -> Hint
         types=tuple(text for text in texts if text in types),
         numbers=tuple(numbers),
         attrs=tuple(text for text in texts if text in attrs),
+        dtypes=tuple(sorted({_DTYPES[text] for text in texts if text in _DTYPES})),
         trains=bool(found & _OF_TRAINING),
         plants=(*plants, *plants_of(rewrite)),
     )
@@ -67,7 +74,7 @@ def _words(value: Any, seen: dict[int, Any]) -> Iterator[Any]:
         yield from _words(value.co_consts, seen)
         # Since Python 3.14 small integers stand in instructions, not among the constants.
         yield from (each.argval for each in dis.get_instructions(value) if each.opname == "LOAD_SMALL_INT")
-        yield from _OF_TRAINING.intersection(value.co_names)
+        yield from (_OF_TRAINING | _DTYPES.keys()).intersection(value.co_names)
         if "layers" in value.co_names:
             yield from (name for name in value.co_names if hasattr(layers, name))
     elif isinstance(value, property | classmethod | staticmethod):

@@ -121,6 +121,8 @@ class _Fitted:
         """A value that is of the type of the placeholder; after the first tries often one of another kind."""
         choose = self._pick.choose
         before = [var for variables in self.given.values() for var in variables]
+        if self._pick.wants_dtype():
+            return self._pick.of_wanted_dtype()
         chance = choose.random()
         if before and chance < _SHARED:
             var = choose.choice(before)

@@ -54,6 +54,22 @@ def test_a_wrong_pass_is_found():
     assert "drops_scales" in str(found)
 
 
+@pytest.mark.parametrize("dtype", ["float16", "int8", "uint8", "int16"])
+def test_a_rule_for_a_seldom_element_type_is_tried_on_it(dtype):
+    @rewrite.rule
+    def scales(x, a=rewrite.attr("scale"), b=rewrite.attr("scale")):
+        return layers.scale(layers.scale(x, a), b)
+
+    @scales.where
+    def _(m):
+        yield m.x.dtype == dtype, "x must have the type"
+
+    scales.to(lambda x, a, b: layers.scale(x, a * b))
+    found = rewrite.check(scales)
+    assert found is not None
+    assert [op.type for op in found.program.global_block().ops] == ["scale", "scale"]
+
+
 def test_a_pass_that_does_nothing_passes():
     with pytest.warns(UserWarning, match="does_nothing has changed none of the 20 programs"):
         assert rewrite.check(does_nothing, programs=20) is None

@@ -3,8 +3,12 @@
 from dataclasses import dataclass
 from enum import Enum
 
+import pytest
+
+import minigraph as fluid
 from minigraph.passes import Pass
 from minigraph.rewrite.hints import hints_of
+from minigraph.types import DType
 
 
 class Kind(Enum):
@@ -36,3 +40,16 @@ def test_numbers_and_names_of_helpers_are_found():
 
 def test_other_numbers_are_those_of_its_flags():
     assert {0.0, 1.0}.union(hints_of(Picks()).numbers) == {0.0, 0.25, 1.0, 3.0, 7.0}
+
+
+@pytest.mark.parametrize(
+    ("is_wanted", "dtypes"),
+    [
+        (lambda op, dtype: dtype == "float16", (DType.FP16,)),
+        (lambda op, dtype: dtype is fluid.core.VarDesc.VarType.INT8, (DType.INT8,)),
+        (lambda op, dtype: dtype in (DType.UINT8, DType.INT16), (DType.INT16, DType.UINT8)),
+        (lambda op, dtype: op.attr("dtype") == "float32" and dtype is DType.INT64, ()),
+    ],
+)
+def test_element_types_that_programs_seldom_have_are_found(is_wanted, dtypes):
+    assert hints_of(is_wanted).dtypes == dtypes

@@ -26,7 +26,7 @@ from minigraph.rewrite.random_programs.recipes import STEPS, Clip, Training, tra
 from minigraph.rewrite.random_programs.sampling import Sample
 from minigraph.rewrite.random_programs.sequence_steps import TYPES, on_sequences
 from minigraph.rewrite.random_programs.stateful_steps import MADE_BY, STATEFUL
-from minigraph.types import TensorType
+from minigraph.types import DType, TensorType
 
 OPTIMIZERS = ("SGD", "Momentum", "Adam", "Adagrad", "RMSProp", "Lamb")
 _FREE, _LAYERS = sorted(FREE), sorted(STEPS)
@@ -97,6 +97,21 @@ class Pick:
         self._drawing._add([made])
         return made
 
+    def of_wanted_dtype(self) -> Variable:
+        """A value of an element type that the pass names and programs seldom have; a fed one if there is none."""
+        dtype = self.choose.choice(self._drawing.hints.dtypes)
+        known = [var for var in self._drawing.pool if var.dtype == dtype]
+        if known and self.choose.random() < 0.7:
+            return self.choose.choice(known)
+        shape = self.choose.choice(([2], [3], [2, 1], [2, 3], [2, 2]))
+        made = data(self._drawing.sources.name("Seldom"), shape, dtype)
+        self._drawing._add([made])
+        return made
+
+    def wants_dtype(self) -> bool:
+        """Whether a value of a seldom type should be taken now."""
+        return bool(self._drawing.hints.dtypes) and self.choose.random() < 0.4
+
     def like(self, var: Variable) -> Variable:
         """Another value of the type of `var`; a fed one if there is none."""
         known = [each for each in self._drawing.pool if each.tensor_type == var.tensor_type and each is not var]
@@ -126,6 +141,8 @@ class Hints:
         Values of attributes.
     attrs : tuple of str
         Names of attributes.
+    dtypes : tuple of DType
+        Element types, of those that programs seldom have.
     trains : bool
         Most programs shall have gradients and updates, and operators read parameters beside.
     plants : tuple of callable
@@ -135,6 +152,7 @@ class Hints:
     types: tuple[str, ...] = ()
     numbers: tuple[float, ...] = ()
     attrs: tuple[str, ...] = ()
+    dtypes: tuple[DType, ...] = ()
     trains: bool = False
     plants: tuple[Callable[[Pick], Any], ...] = ()
 
@@ -180,6 +198,8 @@ class _Drawing:
             self.pool.insert(1, self.sources.parameter(self.sources.columns, self.sources.columns))
         if self.choose.random() < (0.3 if _OF_AXES.intersection(self.hints.attrs) else 0.1):
             Pick(self).even()
+        if Pick(self).wants_dtype():
+            Pick(self).of_wanted_dtype()
         for _ in range(self.choose.choice((0, 0, 1, 2)) if self.trains else 0):
             self._add([self.sources.linear(self.choose.choice(self.squares))])
             self.squares.append(self.pool[-1])
