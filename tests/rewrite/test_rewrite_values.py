@@ -7,7 +7,7 @@ from misuse import WRONG
 from together import check_all
 
 from minigraph import rewrite
-from minigraph.errors import MinigraphError
+from minigraph.errors import MinigraphError, WrongTypeError
 from minigraph.ir import Program
 from minigraph.rewrite import Use, Value
 
@@ -56,6 +56,26 @@ def check_wrong(method, argument, wrong):
         assert error.hint, error
         assert "test_rewrite_values" in error.site.filename
         assert str(program) == text
+
+
+TAKES_A_VALUE = [
+    (method, argument)
+    for method, right in RIGHT.items()
+    for argument, given in right(None, None).items()
+    if isinstance(given, Value)
+]
+
+
+@pytest.mark.parametrize(("method", "argument"), TAKES_A_VALUE)
+@pytest.mark.parametrize("wrong", ["h", "variable", None])
+def test_a_name_is_no_value(method, argument, wrong):
+    """Nothing would be known about it, so that nobody seemed to read it."""
+    program = Program.parse(inspect.cleandoc(TEXT))
+    given = {**RIGHT[method](*program.global_block().ops), argument: wrong}
+    if wrong == "variable":
+        given[argument] = program.global_block().var("h")
+    with pytest.raises(WrongTypeError, match=f"Values.{method} takes a Value as {argument}, got"):
+        getattr(rewrite.Values(program), method)(**given)
 
 
 @pytest.mark.parametrize("method", RIGHT)
