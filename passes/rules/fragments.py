@@ -347,15 +347,13 @@ def traced(
     except RuleError:
         raise
     except (MinigraphError, TypeError, AttributeError, ValueError, IndexError) as error:
-        is_call = isinstance(error, TypeError) and "argument" in str(error)
+        said = error.message if isinstance(error, MinigraphError) else str(error)
+        if isinstance(error.__cause__, AssertionError):  # layers assert that they know the shape
+            said = said.replace(AssertionError.__name__, "the shape of a placeholder is not known")
         raise RuleError(
-            f"{what} cannot be run on placeholders: {error.message if isinstance(error, MinigraphError) else error}",
-            site=line_within(function, error),
-            hint=(isinstance(error, NotFoundError) and error.hint)
-            or ("Call the layer with the arguments that its help lists." if is_call else "")
-            or "Give a placeholder the shape that the layer asks for, such as x=rewrite.value(shape=[-1, 10]), "
-            "or write the operator with rewrite.op.",
-        ) from error
+            f"{what} cannot be run on placeholders: {said}", site=line_within(function, error),
+            hint=_hint_for(error),
+        ) from error  # fmt: skip
     results = list(returned) if isinstance(returned, tuple | list) else [returned]
     for each in results:
         if not isinstance(each, Variable) or (each.name not in block.meaning and each.name not in known):
@@ -364,6 +362,23 @@ def traced(
                 hint="End it with return, as layers do.",
             )  # fmt: skip
     return block, [each.name for each in results]
+
+
+def _hint_for(error: Exception) -> str:
+    """Say how to mend a fragment that cannot be run on placeholders."""
+    if isinstance(error, NotFoundError) and error.hint:
+        return error.hint
+    if isinstance(error, TypeError) and PatternAttr.__name__ in str(error):
+        return (
+            "A captured attribute stands for any value: give it to a layer as it is, and compute with it in a "
+            "condition, or in the replacement."
+        )
+    if isinstance(error, TypeError) and "argument" in str(error):
+        return "Call the layer with the arguments that its help lists."
+    return (
+        "Give a placeholder the shape that the layer asks for, such as x=rewrite.value(shape=[-1, 10]), or write the "
+        "operator with rewrite.op."
+    )
 
 
 PREFIX = "rule@"

@@ -14,7 +14,8 @@ from minigraph.ir import Operator, Variable
 from minigraph.opdef import EMPTY
 from minigraph.opdef.gradient_context import GradContext, GradName, OpSpec
 from minigraph.opdef.gradient_rules import FusedGrad
-from minigraph.passes.rules.fragments import Fragment, Node, current_fragment
+from minigraph.passes.rules.fragments import Fragment, Node, Placeholder, current_fragment
+from minigraph.passes.rules.pattern import parameters_of
 from minigraph.passes.rules.rule import Rule
 from minigraph.support.public import public
 from minigraph.support.signatures import parameter_names
@@ -38,7 +39,7 @@ def gradient_of(rule: Rule, *wanted: str, with_results: bool = False) -> Rule:
     Raises
     ------
     RuleError
-        If the rule has no replacement.
+        If the rule has no replacement, or no such placeholders.
 
     Notes
     -----
@@ -70,6 +71,13 @@ def gradient_of(rule: Rule, *wanted: str, with_results: bool = False) -> Rule:
         raise RuleError(
             f"{rule.name} has no replacement", site=rule.site, hint=f"Decorate one with @{rule.name}.to first."
         )
+    known = [name for name, each in parameters_of(rule.function).items() if isinstance(each, Placeholder)]
+    for name in wanted or ("",):
+        if name not in known:
+            raise RuleError(
+                f"gradient_of({rule.name}) names no placeholder" + (f": {name!r:.40}" if name else ""), site=rule.site,
+                hint=f"Name those whose gradients are computed; {rule.name} has {', '.join(known) or 'none'}.",
+            )  # fmt: skip
     made = Rule(_differentiated(rule.function, wanted, with_results), rule.changes_rounding)
     made.differentiates, made.has_gradients = rule, with_results
     made._conditions = rule._conditions

@@ -100,7 +100,7 @@ class Pattern:
     def __init__(self, function: Callable[..., Any]) -> None:
         self.function = function
         self.name = function.__name__
-        given = _parameters(function)
+        given = parameters_of(function)
         block, results = traced(function, given, f"the pattern of {self.name}")
         self.placeholders = tuple(each for each in given.values() if isinstance(each, Placeholder))
         self._numbers: dict[Operand, int] = {each: number for number, each in enumerate(self.placeholders)}
@@ -262,8 +262,8 @@ def _operands(node: Node) -> Iterator[Operand | str]:
         yield from operands
 
 
-def _parameters(function: Callable[..., Any]) -> dict[str, Any]:
-    """Parameters with their placeholders and captured attributes."""
+def parameters_of(function: Callable[..., Any]) -> dict[str, Any]:
+    """Return the parameters of a pattern, each with its placeholder or captured attribute."""
     positional, keyword = parameter_names(function)
     defaults = dict(zip(reversed(positional), reversed(function.__defaults__ or ()), strict=False))
     defaults.update(function.__kwdefaults__ or {})

@@ -95,6 +95,7 @@ class Rule(Pass):
 
     def apply(self, program: Program) -> bool:
         """Fire until the rule matches nowhere; returns whether it fired."""
+        _require_program(self, program)
         return run(program, (self,))
 
     @public
@@ -303,6 +304,7 @@ class Rules(Pass):
 
     def apply(self, program: Program) -> bool:
         """Fire until no rule matches; returns whether one fired."""
+        _require_program(self, program)
         for block in program.blocks:
             found = block.ops.by_type.keys()
             if found >= self._common:  # in most programs the only question
@@ -411,7 +413,7 @@ def _blocks(rule: Rule, program: Program) -> Iterator[Block]:
             yield block
 
 
-def _require_program(rule: Rule, program: Program) -> None:
+def _require_program(rule: Pass, program: Program) -> None:
     """Raise if something else was given."""
     if not isinstance(program, Program):
         raise WrongTypeError(

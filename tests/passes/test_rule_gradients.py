@@ -88,6 +88,18 @@ def test_a_gradient_that_something_else_reads_stays():
         assert len(lines(gradient_of(squared(), "x", with_results=True), SQUARE, "x@GRAD", "z", other)) == 6
 
 
+@pytest.mark.parametrize("wanted", [(), ("z",), ("a",)])
+def test_a_gradient_is_that_of_placeholders(wanted):
+    @rule
+    def scaled(x, a=attr("scale")):
+        return op("scale", X=x, scale=a)
+
+    scaled.to(lambda x, a: op("scale", X=x, scale=a, bias=0.0))
+    with pytest.raises(RuleError, match=r"gradient_of\(scaled\) names no placeholder") as raised:
+        gradient_of(scaled, *wanted)
+    assert "scaled has x." in raised.value.hint
+
+
 def test_a_rule_without_replacement_has_no_gradient():
     @rule
     def mean(x):

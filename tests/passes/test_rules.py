@@ -508,6 +508,62 @@ def test_role_and_name_scope(said, matches):
     assert bool(scales.find(program_of(text, "y"))) == matches
 
 
+def _computed(x, a=attr("scale")):
+    return layers.scale(x, scale=a * 2)
+
+
+def _compared(x, a=attr("scale")):
+    return layers.scale(x, scale=a) if a > 1 else layers.relu(x)
+
+
+def _shaped(x):
+    return layers.fc(x, 4)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "said", "hint"),
+    [
+        (_computed, "unsupported operand", "A captured attribute stands for any value: give it to a layer as it is"),
+        (_compared, "'>' not supported", "A captured attribute stands for any value: give it to a layer as it is"),
+        (_shaped, "fc: the shape of a placeholder is not known", "Give a placeholder the shape"),
+    ],
+)
+def test_a_pattern_that_cannot_be_run_says_why(pattern, said, hint):
+    with pytest.raises(RuleError, match="cannot be run on placeholders") as raised:
+        rule(pattern).find(program_of(CHAIN, "z"))
+    assert said in raised.value.message
+    assert raised.value.hint.startswith(hint)
+
+
+@pytest.mark.parametrize("implementation", ["upscale_in_train", "downgrade_in_infer"])
+def test_an_operator_that_draws_goes_where_it_is_in_a_test(implementation):
+    @rule
+    def dropout(x, p=attr("dropout_prob")):
+        how = {"dropout_implementation": implementation, "seed": attr(), "fix_seed": attr(), "is_test": attr()}
+        return op("dropout", X=x, dropout_prob=p, **how, outputs=["Out"])
+
+    @dropout.to
+    def _(x, p):
+        return layers.scale(x, 1.0 if implementation == "upscale_in_train" else 1.0 - p)
+
+    text = """
+        block 0
+          data x: float32[2]
+          Out=h: float32[2], Mask=m: uint8[2] = dropout(X=x) {{dropout_implementation='{}', is_test={}}}
+          y: float32[2] = relu(X=h)
+    """
+    test = after(dropout, text.format(implementation, True), "y")
+    assert [line.partition("(")[0].split()[-1] for line in test] == ["scale", "relu"]
+    with pytest.raises(RuleError, match="it draws random numbers by no operator in place of"):
+        dropout(program_of(text.format(implementation, False), "y"))
+
+
+@pytest.mark.parametrize("rewriting", [scale_chain(), Rules(scale_chain())])
+def test_a_rule_is_applied_to_programs(rewriting):
+    with pytest.raises(WrongTypeError, match="looks at Programs, got <Block 0"):
+        rewriting.apply(program_of(CHAIN).global_block())
+
+
 @pytest.mark.parametrize("needs_y", [False, True])
 def test_a_placeholder_may_stand_for_what_the_match_makes(needs_y):
     """Such a reader is one of the match, so that nothing else reads the value; but the replacement may not need it."""
