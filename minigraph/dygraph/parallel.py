@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+import zlib
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,7 +13,7 @@ import numpy as np
 from minigraph.dygraph.layer import Layer
 from minigraph.eager.guard import eager_block
 from minigraph.eager.tensor import EagerParameter
-from minigraph.errors import ProgramError
+from minigraph.errors import ProgramError, warn
 from minigraph.kernels.collective import all_reduce_rows
 from minigraph.runtime.scope import is_rows
 from minigraph.support.communicator import Call, current
@@ -22,17 +23,20 @@ __all__ = ["DataParallel", "Env", "ParallelEnv", "ParallelStrategy", "prepare_co
 
 
 class ParallelEnv:
-    """The place of this process among the ranks, as the launcher's environment variables give it."""
+    """The place of this process among the ranks, as the launcher's environment variables give it.
+
+    In `minigraph.parallel.simulate`, which sets none, it is that of the simulated rank.
+    """
 
     @property
     def nranks(self) -> int:
-        """Number of ranks: ``PADDLE_TRAINERS_NUM``, or 1."""
-        return int(os.environ.get("PADDLE_TRAINERS_NUM", "1"))
+        """Number of ranks: ``PADDLE_TRAINERS_NUM``, or of those that run."""
+        return int(os.environ.get("PADDLE_TRAINERS_NUM", current().size))
 
     @property
     def local_rank(self) -> int:
-        """Number of this rank: ``PADDLE_TRAINER_ID``, or 0."""
-        return int(os.environ.get("PADDLE_TRAINER_ID", "0"))
+        """Number of this rank: ``PADDLE_TRAINER_ID``, or that of the running one."""
+        return int(os.environ.get("PADDLE_TRAINER_ID", current().rank))
 
     @property
     def dev_id(self) -> int:
@@ -92,6 +96,12 @@ class DataParallel(Layer):
     strategy : ParallelStrategy, optional
         From `prepare_context`.
 
+    Warns
+    -----
+    UserWarning
+        Once each: if ranks begin with different parameters, if gradients are cleared that were not summed over the
+        ranks, and if gradients are summed that have been summed and not cleared since.
+
     Examples
     --------
     >>> from minigraph import dygraph
@@ -106,13 +116,17 @@ class DataParallel(Layer):
         self._layers = layers
         self._strategy = strategy or ParallelStrategy()
         _check_ranks(self._strategy)
+        self._watch = _Watch()
 
     def forward(self, *inputs: Any, **kwargs: Any) -> Any:
         return self._layers(*inputs, **kwargs)
 
     def scale_loss(self, loss: Any) -> Any:
         """The loss divided by the number of ranks."""
-        return loss if self._strategy.nranks == 1 else loss / float(self._strategy.nranks)
+        if self._strategy.nranks == 1:
+            return loss
+        self._watch.begin(self._gradients())
+        return loss / float(self._strategy.nranks)
 
     def apply_collective_grads(self) -> None:
         """Sum the gradients of the parameters over the ranks: those of one type in one exchange."""
@@ -120,11 +134,11 @@ class DataParallel(Layer):
             return
         xp = eager_block().place.xp
         groups: dict[Any, list[Any]] = {}
-        for param in self._layers.parameters():
-            grad = param.grad if isinstance(param, EagerParameter) and param.trainable else None
-            if grad is not None and is_rows(grad.array):
+        self._watch.check_before_sum(self._layers.parameters(), self._gradients())
+        for grad in self._gradients():
+            if is_rows(grad.array):
                 grad.array = all_reduce_rows(xp, grad.array, ring_id=0, op_input_names=("a gradient",))
-            elif grad is not None:
+            else:
                 groups.setdefault(grad.array.dtype, []).append(grad)
         for dtype, grads in groups.items():
             flat = xp.concatenate([grad.array.reshape(-1) for grad in grads])
@@ -134,6 +148,12 @@ class DataParallel(Layer):
             parts = xp.split(current().on(xp).all_reduce(flat, "sum", call), ends[:-1].tolist())
             for grad, part in zip(grads, parts, strict=True):
                 grad.array = part.reshape(grad.array.shape)
+        self._watch.end_sum(self._gradients())
+
+    def _gradients(self) -> list[Any]:
+        """The gradients that parameters have."""
+        params = [p for p in self._layers.parameters() if isinstance(p, EagerParameter) and p.trainable]
+        return [param.grad for param in params if param.grad is not None]
 
     def state_dict(
         self,
@@ -151,6 +171,72 @@ class DataParallel(Layer):
         self._layers.set_dict(stat_dict, include_sublayers, use_structured_name)
 
     load_dict = set_dict
+
+
+class _Watch:
+    """Notice steps after which ranks do not train as one."""
+
+    def __init__(self) -> None:
+        self._is_open = False
+        """Whether a loss was divided, and gradients not summed since."""
+        self._has_summed = False
+        """Whether gradients were summed that were there when the next loss was divided."""
+        self._is_first = True
+        self._summed: list[Any] = []
+        """Arrays of the latest sum; the gradient has another one when it was cleared or added to."""
+        self._said: set[str] = set()
+
+    def begin(self, gradients: Sequence[Any]) -> None:
+        """Check, when a loss is divided, what became of the gradients of the one before."""
+        if self._is_open and not any(map(_has_value, gradients)):
+            self._say(
+                "gradients were cleared that were not summed over the ranks, so that parameters of ranks drift apart: "
+                "call apply_collective_grads() between backward() and minimize()"
+            )
+        is_kept = self._has_summed and any(map(_has_value, gradients))
+        self._has_summed = is_kept or self._are_of_sum(gradients)
+        self._is_open = True
+
+    def check_before_sum(self, params: Sequence[Any], gradients: Sequence[Any]) -> None:
+        """Check what is to be summed over the ranks."""
+        if self._is_first and not _are_alike(params):
+            self._say(
+                "ranks begin with different parameters: set the same seed on each before the layers are made, or load "
+                "the same parameters"
+            )
+        if self._has_summed or self._are_of_sum(gradients):
+            self._say(
+                "gradients are summed over the ranks that were summed already and not cleared since, so that they "
+                "count once for each rank: call apply_collective_grads() once, behind the last backward() of a step"
+            )
+        self._is_open = self._has_summed = self._is_first = False
+
+    def end_sum(self, gradients: Sequence[Any]) -> None:
+        """Note which arrays were summed."""
+        self._summed = [grad.array for grad in gradients]
+
+    def _are_of_sum(self, gradients: Sequence[Any]) -> bool:
+        return any(grad.array is summed for grad in gradients for summed in self._summed)
+
+    def _say(self, text: str) -> None:
+        if text not in self._said:
+            self._said.add(text)
+            warn(text)
+
+
+def _has_value(gradient: Any) -> bool:
+    """Whether a gradient was not cleared, which sets it to zero."""
+    array = gradient.array
+    return bool(array.rows.size if is_rows(array) else array.any())
+
+
+def _are_alike(params: Sequence[Any]) -> bool:
+    """Whether all ranks have the same parameters."""
+    digest = 0
+    for param in params:
+        digest = zlib.crc32(param.numpy().tobytes(), digest)
+    call = Call("apply_collective_grads", "digests of parameters", 0, "int64", (1,))
+    return len({int(each[0]) for each in current().gather(np.array([digest], np.int64), call)}) == 1
 
 
 def _check_ranks(strategy: ParallelStrategy) -> None:

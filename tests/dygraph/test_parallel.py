@@ -52,3 +52,46 @@ def test_ranks_together_train_as_one(ranks):
         for param, first, expected in zip(params, found[0], alone, strict=True):
             assert np.array_equal(param, first)
             np.testing.assert_allclose(param, expected, rtol=1e-5, atol=1e-6)
+
+
+def steps(rank, what):
+    """Three steps of two batches each, with a mistake; the parameters, and the warnings by what they begin with."""
+    rng = np.random.default_rng(rank)
+    with dygraph.guard():
+        model = dygraph.Linear(
+            3, 1, param_attr=initialized(np.ones((3, 1), "float32") * (1 + rank * (what == "start")))
+        )
+        wrapped = dygraph.DataParallel(model, dygraph.prepare_context())
+        optimizer = fluid.optimizer.SGD(0.1, parameter_list=model.parameters())
+        for _ in range(3):
+            for is_last in (False, True):
+                loss = fluid.layers.mean(wrapped(dygraph.to_variable(rng.normal(size=(4, 3)).astype("float32"))))
+                wrapped.scale_loss(loss).backward()
+                if (is_last or what == "each") and what != "none":
+                    wrapped.apply_collective_grads()
+            if what == "twice":
+                wrapped.apply_collective_grads()
+            optimizer.minimize(loss)
+            wrapped.clear_gradients()
+        return [param.numpy().tobytes() for param in model.parameters()]
+
+
+@pytest.mark.parametrize(
+    ("what", "message"),
+    [
+        ("none", "gradients were cleared that were not summed"),
+        ("each", "gradients are summed over the ranks that were summed already"),
+        ("twice", "gradients are summed over the ranks that were summed already"),
+        ("start", "ranks begin with different parameters"),
+    ],
+)
+def test_steps_after_which_ranks_do_not_train_as_one_are_named(what, message):
+    with pytest.warns(UserWarning, match=message) as found:
+        parallel.simulate(lambda rank: steps(rank, what), 2)
+    assert len(found) == 2  # once on each rank
+
+
+@pytest.mark.filterwarnings("error")
+def test_gradients_of_several_batches_are_summed_once():
+    first, second = parallel.simulate(lambda rank: steps(rank, "last"), 2)
+    assert first == second
