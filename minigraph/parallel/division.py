@@ -86,10 +86,10 @@ def check_kept_sums(program: Program) -> None:
     VerifyError
     """
     block = program.global_block()
-    last = {name: op for op in block.ops for name in op.output_arg_names}
-    for name in state_between_runs(block):
-        op = last.get(name)
-        if op is not None and op.type == "c_allreduce_sum" and _reads_old(op, name):
+    state = state_between_runs(block)
+    last = {name: op for op in block.ops for name in op.output_arg_names if name in state}
+    for name, op in last.items():
+        if op.type == "c_allreduce_sum" and _reads_old(op, name):
             raise wrong(
                 op, f"leaves {name} as a sum over the ranks", "its old value is in it once for each rank, in each run",
                 "Put scale by 1 / ranks after it for a mean; for a count sum only what a run adds to it.", law=_LAW,

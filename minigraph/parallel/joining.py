@@ -36,8 +36,9 @@ def join_state(program: Program, ranks: int, keepers: Iterable[Operator]) -> set
     names: dict[str, str] = {}
     for op in list(program.global_block().ops):
         if op in readers:
-            for name in sources.intersection(op.input_arg_names) - names.keys():
-                names[name] = _join(op, name, ranks)
+            for name in op.input_arg_names:  # in their order, which is the same on every rank
+                if name in sources and name not in names:
+                    names[name] = _join(op, name, ranks)
             for slot, given in op.inputs.items():
                 op.set_input(slot, [names.get(name, name) if name in sources else name for name in given])
     return set(found)
