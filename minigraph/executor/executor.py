@@ -24,6 +24,7 @@ from minigraph.executor.fetches import (
     unshared_results,
     with_lengths,
 )
+from minigraph.executor.first_run import compare_parameters
 from minigraph.executor.runner import Runner, check_program
 from minigraph.ir import Program
 from minigraph.ir.type_inference import blame, explain
@@ -33,6 +34,7 @@ from minigraph.lowering.buffer_pool import BufferPool
 from minigraph.passes import Pipeline, events
 from minigraph.runtime.place import Place
 from minigraph.runtime.scope import Scope
+from minigraph.support.communicator import current
 from minigraph.support.interrupts import Saved, deferred, hold, is_held, is_interrupt, put_back, release
 from minigraph.support.public import public
 
@@ -293,6 +295,8 @@ class Executor(Runner):
         `fed` are the arrays on the processor that `feeds` were sent from, if there are any. `then` is called when the
         scope changes, to change other things with it; it may be called twice.
         """
+        if (ranks := current()).size > 1 and not ranks.shares_state:
+            compare_parameters(program, scope, ranks)
         if self.jit and self.place.kind == "cpu":
             feeds = without_gaps(feeds)
         state = plan.binding.arrays(scope)

@@ -252,7 +252,7 @@ class Replicas(_Rewritten):
         def run(rank: int) -> list[Any]:
             return executors[rank].run(program, feeds[rank], names, scope=scopes[rank], return_numpy=return_numpy)
 
-        found = run_ranks([partial(run, rank) for rank in range(len(feeds))])
+        found = run_ranks([partial(run, rank) for rank in range(len(feeds))], shares_state=True)
         state.end(scope)
         then()
         return found

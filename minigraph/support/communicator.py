@@ -59,10 +59,13 @@ class Communicator(ABC):
         Number of this rank, from 0.
     size : int
         Number of ranks.
+    shares_state : bool
+        Whether the ranks run with one scope, as places of one process do.
     """
 
     rank: int
     size: int
+    shares_state = False
     _xp: Any = np
     """Module of the arrays that are exchanged."""
     _on_device: Communicator | None = None

@@ -39,8 +39,9 @@ class _Meeting:
 class SimulatedRank(Communicator):
     """One of several ranks that share a process."""
 
-    def __init__(self, rank: int, meeting: _Meeting) -> None:
+    def __init__(self, rank: int, meeting: _Meeting, shares_state: bool) -> None:
         self.rank, self.size = rank, meeting.barrier.parties
+        self.shares_state = shares_state
         self._meeting = meeting
 
     def gather(self, array: np.ndarray[Any, Any], call: Call) -> Sequence[np.ndarray[Any, Any]]:
@@ -73,8 +74,10 @@ class SimulatedRank(Communicator):
 
 
 @unnoted  # a call that fails on one rank undoes what this rank has built, not what others have
-def run_ranks(functions: Sequence[Callable[[], T]]) -> list[T]:
+def run_ranks(functions: Sequence[Callable[[], T]], shares_state: bool = False) -> list[T]:
     """Call each function in a thread of its own as one rank; return their results in order.
+
+    `shares_state` says that they run with one scope.
 
     Raises
     ------
@@ -88,7 +91,7 @@ def run_ranks(functions: Sequence[Callable[[], T]]) -> list[T]:
     errors: list[BaseException | None] = [None] * len(functions)
 
     def work(rank: int) -> None:
-        communicator = SimulatedRank(rank, meeting)
+        communicator = SimulatedRank(rank, meeting, shares_state)
         try:
             with communicating(communicator):
                 results[rank] = functions[rank]()
