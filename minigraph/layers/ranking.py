@@ -9,7 +9,7 @@ from minigraph.layers.loss import softmax_with_cross_entropy
 from minigraph.layers.nn import matmul
 from minigraph.layers.reduce import reduce_mean, reduce_sum
 from minigraph.layers.reshaping import expand
-from minigraph.layers.tensor import cast, reshape, transpose
+from minigraph.layers.tensor import reshape, transpose
 from minigraph.support.arguments import as_float
 
 __all__ = ["bpr_loss", "margin_rank_loss", "npair_loss", "rank_loss", "teacher_student_sigmoid_loss"]
@@ -126,7 +126,7 @@ def npair_loss(anchor: Variable, positive: Variable, labels: Variable, l2_reg: f
     assert labels.shape is not None
     batch = labels.shape[0]
     column = expand(reshape(labels, [batch, 1]), [1, batch])
-    same = cast(equal(column, transpose(column, [1, 0])), "float32")
+    same = equal(column, transpose(column, [1, 0])).astype("float32")
     weights = same / reduce_sum(same, dim=1, keep_dim=True)
     lengths = [reduce_mean(reduce_sum(emit("square", X=x), 1)) for x in (anchor, positive)]
     penalty = (lengths[0] + lengths[1]) * 0.25 * l2_reg
