@@ -117,6 +117,14 @@ def test_all_dimensions_may_be_named_in_a_reduction():
     assert run("reduce_max", {"X": FLOATS[None]}, dim=[2, 0, 1], keep_dim=True).tolist() == [[[5]]]
 
 
+@pytest.mark.parametrize("dims", [[2], [3], [-1], [2, 3]])
+def test_tensors_of_five_dimensions_are_reduced_along_any_of_them(dims):
+    x = np.random.RandomState(0).rand(2, 3, 4, 5, 6).astype("float32")
+    for type, function in (("reduce_sum", np.sum), ("reduce_mean", np.mean), ("reduce_max", np.max)):
+        np.testing.assert_allclose(run(type, {"X": x}, dim=dims), function(x, axis=tuple(dims)), rtol=1e-6)
+    assert np.array_equal(gradient("reduce_sum", {"X": x}, "X", dim=dims), np.ones_like(x))
+
+
 def test_probabilities_beyond_one_have_no_area():
     counts = np.zeros((1, 8), "int64")
     with pytest.raises(ExecutionError, match=r"must be in \[0, 1\]"):
