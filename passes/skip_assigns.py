@@ -1,4 +1,4 @@
-"""Let operators write the variables that their results are assigned to."""
+"""Let operators write the variables that their results are copied to."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from minigraph.kernels import find_kernel
 from minigraph.passes.base import Pass
 from minigraph.passes.rewriting import redirect
 from minigraph.passes.values import Value, Values
+from minigraph.types import DType
 
 _ONE_CALL = frozenset(
     f"elementwise_{name}" for name in ("add", "sub", "mul", "div", "max", "min")
@@ -20,19 +21,20 @@ class SkipAssigns(Pass):
     """Turn ``y = tanh(X=x)`` followed by ``p = assign(X=y)`` into ``p = tanh(X=x)``, where `p` is persistable.
 
     `tanh` stands for any operator whose kernel writes to memory that it is given. One that reads `p` must be able to
-    write over its operand, or be a group of operators, which never does so. Readers of `y` read `p`.
+    write over its operand, or be a group of operators, which never does so. Readers of `y` read `p`. A ``scale`` by 1
+    is an assignment, too, and `p` may also be a variable that is fetched.
 
     Law: every value keeps its bits. `y` is neither fetched nor persistable, nothing else writes `p`, and nothing
     between the two operators reads its old value.
     """
 
     def apply(self, program: Program) -> bool:
-        block = program.global_block()
+        block, fetched = program.global_block(), frozenset(program.roots or ())
         variables = block.vars
         assigns = [
             op
-            for op in block.ops.of_type("assign")
-            if (var := variables.get(op.outputs["Out"][0])) is not None and var.persistable
+            for op in (*block.ops.of_type("assign"), *filter(_is_by_one, block.ops.of_type("scale")))
+            if (var := variables.get(op.outputs["Out"][0])) is not None and (var.persistable or var.name in fetched)
         ]
         changed = False
         while assigns:
@@ -46,8 +48,16 @@ class SkipAssigns(Pass):
                 values.writer[source].replace_output(source.name, names[source.name])
                 block.remove(assign)
             changed = changed or bool(found)
-            assigns = [maker for source in found if (maker := values.writer[source]).type == "assign"]
+            makers = [values.writer[source] for source in found]
+            assigns = [maker for maker in makers if maker.type == "assign" or _is_by_one(maker)]
         return changed
+
+
+def _is_by_one(op: Operator) -> bool:
+    """Whether an operator is a ``scale`` that changes no bit: a bias before the factor would make -0.0 positive."""
+    if op.type != "scale" or op.inputs.get("ScaleTensor") or (op.attr("scale"), op.attr("bias")) != (1, 0):
+        return False
+    return bool(op.attr("bias_after_scale")) and op.block.vars[op.inputs["X"][0]].dtype in (DType.FP32, DType.FP64)
 
 
 def _skippable(assign: Operator, values: Values) -> Value | None:

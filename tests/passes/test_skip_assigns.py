@@ -81,6 +81,38 @@ def test_a_value_that_is_assigned_twice_is_written_once():
     assert sum("assign" in line for line in left) == 1
 
 
+FETCHED = """
+    block 0
+      data x: float32[3]
+      y: float32[3] = {made}
+      z: float32[3] = {copy}
+"""
+
+
+def fetched(copy, made="tanh(X=x)", fetch=("z",)):
+    return op_lines(SkipAssigns(), FETCHED.format(made=made, copy=copy), list(fetch))
+
+
+@pytest.mark.parametrize("copy", ["assign(X=y)", "scale(X=y)", "scale(X=y) {scale=1.0, bias=0.0}"])
+def test_a_copy_that_is_fetched_is_written_at_once(copy):
+    assert fetched(copy) == ["z = tanh(X=x)"]
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"copy": "scale(X=y) {scale=2.0}"},
+        {"copy": "scale(X=y) {bias=1.0}"},
+        {"copy": "scale(X=y) {bias_after_scale=False}"},  # turns -0.0 into 0.0
+        {"copy": "assign(X=y)", "fetch": ["y", "z"]},
+        {"copy": "assign(X=x)", "fetch": ["y", "z"]},
+    ],
+    ids=str,
+)
+def test_other_fetched_values_stay(given):
+    assert len(fetched(**given)) == 2
+
+
 AVERAGES = {
     "one factor": lambda p, a: layers.assign(a * 0.9, a),
     "average": lambda p, a: layers.assign(a * 0.9 + p * 0.1, a),
