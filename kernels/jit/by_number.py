@@ -82,6 +82,27 @@ def cross_entropy_grad2(recording, match, label, x_shape, d_loss, *, ignore_inde
     return _only_at(recording, label.reshape(-1), d_match, classes).reshape(*rows, classes)
 
 
+# Elements of rows
+
+
+def _check_column(x: Symbol, index: Symbol) -> None:
+    if index.shape != (x.shape[0], 1) or not x.value.layout.flags.c_contiguous or not x.size:
+        raise UnsupportedError("several elements of a row, or another order")
+
+
+@native("index_sample")
+def index_sample(recording, x, index):
+    _check_column(x, index)
+    return _picked(recording, x, index.reshape(-1)).reshape(index.shape)
+
+
+@native("index_sample_grad")
+def index_sample_grad(recording, x, index, d_out):
+    _check_column(x, index)
+    d = np.add(d_out.reshape(-1), 0)  # to a 0, as the kernel adds: minus 0 becomes 0
+    return _only_at(recording, index.reshape(-1), d, x.shape[1])
+
+
 # One-hot rows
 
 

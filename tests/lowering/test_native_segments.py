@@ -854,6 +854,7 @@ BY_NUMBER = {
     "gather": lambda w, i: layers.gather(w, i),
     "gather, adding": lambda w, i: layers.gather(w, i, overwrite=False),
     "gather_nd": lambda w, i: layers.gather_nd(w, i),
+    "index_sample": lambda w, i: layers.index_sample(layers.reshape(w, [2, 3]), i),
 }
 
 
