@@ -35,9 +35,11 @@ if TYPE_CHECKING:  # imported when they are asked for, see the end
     from minigraph.passes.merge_matmuls import MergeMatmuls
     from minigraph.passes.merge_products import MergeProducts
     from minigraph.passes.merge_updates import MergeUpdates
+    from minigraph.passes.move_factors import MoveFactors
     from minigraph.passes.multiply_powers import MultiplyPowers
     from minigraph.passes.order_operands import OrderOperands
     from minigraph.passes.pad_sequences import PadSequences
+    from minigraph.passes.pick_elements import PickElements
     from minigraph.passes.pipelines import EXACT, IN_ORDER, LEGALIZE, LOWERING
     from minigraph.passes.recompute import Recompute
     from minigraph.passes.scale_by_constants import ScaleByConstants
@@ -89,10 +91,12 @@ __all__ = [
     "MergeMatmuls",
     "MergeProducts",
     "MergeUpdates",
+    "MoveFactors",
     "MultiplyPowers",
     "OrderOperands",
     "PadSequences",
     "Pass",
+    "PickElements",
     "Pipeline",
     "Recompute",
     "RemoveDeadOps",

@@ -6,6 +6,8 @@ from collections.abc import Iterator, Sequence
 from math import isclose, prod
 from typing import Any, ClassVar
 
+from minigraph.ir import Program
+from minigraph.passes.move_factors import MoveFactors
 from minigraph.passes.rules import Match, Rule, Rules, attr, op, rule, with_gradients
 from minigraph.support.window_rules import spatial_dims
 from minigraph.types import DType
@@ -83,6 +85,21 @@ def _(x: Any) -> Any:
 
 
 @rule
+def _mean_of_sums(x: Any) -> Any:
+    return op("mean", X=_reduced("reduce_sum", x))
+
+
+@_mean_of_sums.where
+def _(m: Match) -> Iterator[tuple[bool, str]]:
+    yield m.x.dtype in (DType.FP32, DType.FP64), "x must be float32 or float64"
+
+
+@_mean_of_sums.to
+def _(m: Match, x: Any) -> Any:
+    return op("scale", X=op("mean", X=x), scale=float(prod([m.x.shape[axis] for axis in _axes(m)])))
+
+
+@rule
 def _mean_of_mean(x: Any) -> Any:
     return op("mean", X=op("mean", X=x))
 
@@ -90,6 +107,21 @@ def _mean_of_mean(x: Any) -> Any:
 @_mean_of_mean.to
 def _(x: Any) -> Any:
     return op("mean", X=x)
+
+
+@rule
+def _mean_of_one(x: Any) -> Any:
+    return op("mean", X=x)
+
+
+@_mean_of_one.where
+def _(m: Match) -> Iterator[tuple[bool, str]]:
+    yield m.x.shape == (1,), "x must be one number"
+
+
+@_mean_of_one.to
+def _(x: Any) -> Any:
+    return x
 
 
 def _mean_of_view(type: str, attribute: str) -> Rule:
@@ -143,7 +175,7 @@ def _(x: Any, d: Any, data_format: str) -> Any:
     return op("reduce_mean_grad", X=x, Out_GRAD=d, dim=dim, keep_dim=True, outputs=["X_GRAD"])[0]
 
 
-for _each in (_mean, _divided, _mean_of_rows, _mean_of_mean, _pooled, _pooled_grad):
+for _each in (_mean, _divided, _mean_of_rows, _mean_of_mean, _mean_of_sums, _pooled, _pooled_grad):
     _each.where(_has_known_sizes)
 
 
@@ -189,13 +221,15 @@ def _(x: Any, reduce_all: bool, dim: Sequence[int], keep_dim: bool) -> Any:
 class MeanOfAll(Rules):
     """Turn ``reduce_sum`` that ``scale`` divides into ``reduce_mean``, and that over all dimensions into ``mean``.
 
-    A sum of sums becomes one sum, a mean of means one mean, the mean of a reshaped value that of the value, and the
-    average of whole images a ``reduce_mean``. Likewise for their gradients. `FuseMeanLoss` looks for ``mean`` only,
-    `FindNormalizations` for ``reduce_mean``. A float64 sum stays where the factor, which is a float32, is not exactly 1
-    by the number of elements.
+    A sum of sums becomes one sum, a mean of means one mean, a mean of sums a multiple of the mean, that of one number
+    the number, the mean of a reshaped value that of the value, and the average of whole images a ``reduce_mean``.
+    Likewise for their gradients. `MoveFactors` runs, too: a factor would hide what a sum is of.
+    `FuseMeanLoss` looks for ``mean`` only, `FindNormalizations` for ``reduce_mean``. A float64 sum stays where the
+    factor, which is a float32, is not exactly 1 by the number of elements.
 
     Law: each mean is the same up to rounding: by at most ``2 n eps`` times the mean of the magnitudes of n elements,
-    because they are added in another order, and gradients by at most ``2 eps`` times their size.
+    because they are added in another order, and gradients by at most ``2 eps`` times their size, as long as the sums
+    are finite before and after a factor.
     """
 
     changes_rounding: ClassVar[bool] = True
@@ -203,9 +237,26 @@ class MeanOfAll(Rules):
     rules = (
         *(
             each
-            for forward in (_mean, _divided, _sum_of_sums, _mean_of_means, _mean_of_rows, _mean_of_mean, *_OF_VIEWS)
+            for forward in (
+                _mean,
+                _divided,
+                _sum_of_sums,
+                _mean_of_means,
+                _mean_of_rows,
+                _mean_of_mean,
+                _mean_of_one,
+                _mean_of_sums,
+                *_OF_VIEWS,
+            )
             for each in with_gradients(forward, "x")
         ),
         _pooled,
         _pooled_grad,
     )
+
+    def apply(self, program: Program) -> bool:
+        changed = super().apply(program)
+        while MoveFactors().apply(program):
+            changed = True
+            super().apply(program)
+        return changed

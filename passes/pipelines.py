@@ -30,8 +30,10 @@ from minigraph.passes.merge_exchanges import MergeExchanges
 from minigraph.passes.merge_matmuls import MergeMatmuls
 from minigraph.passes.merge_products import MergeProducts
 from minigraph.passes.merge_updates import MergeUpdates
+from minigraph.passes.move_factors import MoveFactors
 from minigraph.passes.multiply_powers import MultiplyPowers
 from minigraph.passes.order_operands import OrderOperands
+from minigraph.passes.pick_elements import PickElements
 from minigraph.passes.scale_by_constants import ScaleByConstants
 from minigraph.passes.scale_into_matmul import ScaleIntoMatmul
 from minigraph.passes.share_gradients import ShareGradients
@@ -52,18 +54,19 @@ from minigraph.passes.write_where_assigned import WriteWhereAssigned
 # Each pass makes work for later ones: copies hide equal operators, only merged updates take the factor of a clip, and
 # readers that are dead would keep values that the last two passes want for one operator alone.
 IN_ORDER: tuple[Pass, ...] = (
-    FuseGlobalNorm(), MergeExchanges(), UnrollRecurrent(), OrderOperands(), ShareGradients(), FindCrossEntropy(),
-    MeanOfAll(), FindNormalizations(), FoldConstants(), ScaleByConstants(), MultiplyPowers(),
-    BroadcastExpanded(), SliceRows(), JoinSlices(), SplitReshaped(), MatmulToMul(), TransposeWeights(), SplitProducts(),
-    SplitOperands(), CleanUp(), ScaleIntoMatmul(), TurnTransposes(), TransposeIntoMatmul(), ShareCommonSubexpressions(),
-    FuseSoftmaxCrossEntropy(), SkipJoins(), MergeMatmuls(), MergeColumnSums(), MergeProducts(), TransposeOnce(),
-    FindGradientDescent(), FindMomentum(), MergeElementwise(), MergeUpdates(), ShrinkInUpdate(), FuseMeanLoss(),
-    FreeAddends(), RemoveDeadOps(), WriteWhereAssigned(), FuseElementwise(), SkipAssigns(),
+    FuseGlobalNorm(), MergeExchanges(), UnrollRecurrent(), OrderOperands(), PickElements(), MoveFactors(),
+    ShareGradients(), FindCrossEntropy(), MeanOfAll(), FindNormalizations(), FoldConstants(), ScaleByConstants(),
+    MultiplyPowers(), BroadcastExpanded(), SliceRows(), JoinSlices(), SplitReshaped(), MatmulToMul(),
+    TransposeWeights(), SplitProducts(), SplitOperands(), CleanUp(), ScaleIntoMatmul(), TurnTransposes(),
+    TransposeIntoMatmul(), ShareCommonSubexpressions(), FuseSoftmaxCrossEntropy(), SkipJoins(), MergeMatmuls(),
+    MergeColumnSums(), MergeProducts(), TransposeOnce(), FindGradientDescent(), FindMomentum(), MergeElementwise(),
+    MergeUpdates(), ShrinkInUpdate(), FuseMeanLoss(), FreeAddends(), RemoveDeadOps(), WriteWhereAssigned(),
+    FuseElementwise(), SkipAssigns(),
 )  # fmt: skip
 """Passes that executors may apply, in the order in which they run."""
 
 _ON_REQUEST = frozenset({"TransposeIntoMatmul", "FuseSoftmaxCrossEntropy"})
 
-LEGALIZE = Pipeline((FuseGlobalNorm(), RemoveDeadOps()))
-LOWERING = Pipeline(tuple(each for each in IN_ORDER if each.name not in _ON_REQUEST))
-EXACT = Pipeline(tuple(each for each in LOWERING if not each.changes_rounding))
+LEGALIZE: Pipeline = Pipeline((FuseGlobalNorm(), RemoveDeadOps()))
+LOWERING: Pipeline = Pipeline(tuple(each for each in IN_ORDER if each.name not in _ON_REQUEST))
+EXACT: Pipeline = Pipeline(tuple(each for each in LOWERING if not each.changes_rounding))

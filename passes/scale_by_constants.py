@@ -136,7 +136,7 @@ def _twice(
     return op("scale", X=inner, scale=second, bias=second_bias, bias_after_scale=second_after)
 
 
-def _is_ordinary(number: float) -> bool:
+def is_ordinary(number: float) -> bool:
     return not number or 1e-6 < abs(number) < 1e6
 
 
@@ -150,7 +150,7 @@ def _(m: Match) -> Iterator[tuple[bool, str]]:
 
 def _says_the_same(m: Match, given: Sequence[float], made: Sequence[float]) -> Iterator[tuple[bool, str]]:
     yield m.x.dtype in (DType.FP32, DType.FP64), "x must be float32 or float64"
-    yield all(map(_is_ordinary, (*given, *made))), "the numbers must be of ordinary size"
+    yield all(map(is_ordinary, (*given, *made))), "the numbers must be of ordinary size"
     yield (
         m.x.dtype is DType.FP32 or all(float(np.float32(number)) == number for number in made),
         "the numbers must be float32, as attributes are",

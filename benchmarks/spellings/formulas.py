@@ -43,6 +43,20 @@ LOSS = Task(
             lambda z, y: layers.log(layers.softmax(z)) * layers.one_hot(y, CLASSES),
             lambda each: -1.0 * layers.reduce_sum(each) / float(BATCH),
         ),
+        "logarithm of the share": of_logits(
+            lambda z, y: -1.0 * layers.log(_of_label(layers.softmax(z), y))
+        ),
+        "minus each": of_logits(
+            lambda z, y: layers.reduce_sum(-layers.log(layers.softmax(z)) * layers.one_hot(y, CLASSES), dim=1)
+        ),
+        "gather_nd": of_logits(lambda z, y: -1.0 * layers.gather_nd(layers.log(layers.softmax(z)), _places(y))),
+        "gather_nd, stacked": of_logits(
+            lambda z, y: layers.gather_nd(layers.log(layers.softmax(z)), _stacked_places(y)),
+            lambda each: -1.0 * layers.reduce_mean(each),
+        ),
+        "gather_nd of the shares": of_logits(
+            lambda z, y: -1.0 * layers.log(layers.gather_nd(layers.softmax(z), _places(y)))
+        ),
         "reshaped": of_logits(
             lambda z, y: layers.reshape(layers.cross_entropy(layers.softmax(z), y), [-1])
         ),
@@ -61,6 +75,15 @@ def _picked(log_p, y):
 
 def _of_label(z, y):
     return layers.reduce_sum(z * layers.one_hot(y, CLASSES), dim=1, keep_dim=True)
+
+
+def _places(y):
+    """Numbers of row and column of each label."""
+    return layers.concat([layers.assign(np.arange(BATCH).reshape(BATCH, 1)), y], axis=1)
+
+
+def _stacked_places(y):
+    return layers.stack([layers.range(0, BATCH, 1, "int64"), layers.reshape(y, [-1])], axis=1)
 
 
 def _log_of_sum(z):

@@ -2,6 +2,7 @@
 
 from dataclasses import fields, replace
 
+import numpy as np
 from one_type import one_type_for_each_name
 
 from minigraph import layers
@@ -74,6 +75,27 @@ def entropy(pick):
     return [layers.scale(layers.reduce_sum(hot * log_p, dim=-1, keep_dim=True), -1.0)]
 
 
+def picks(pick):
+    """The element of each row that a label names."""
+    x, label = _matrix(pick, 4, 3), layers.fill_constant([4], "int64", pick.choose.choice((0, 2)))
+    rows = layers.assign(np.arange(4))
+    if pick.choose.random() < 0.5:
+        index = layers.stack([rows, label], axis=1)
+    else:
+        index = layers.concat([layers.reshape(each, [4, 1]) for each in (rows, label)], axis=1)
+    return [layers.gather_nd(layers.tanh(x), index)]
+
+
+def multiples(pick):
+    """A sum or mean of multiples, or of products of them."""
+    x, y = (_matrix(pick, 4, 3) for _ in range(2))
+    added = layers.scale(x, pick.choose.choice((0.5, -3.0)))
+    if pick.choose.random() < 0.5:
+        added = pick.choose.choice([added * y, y * added])
+    reduce = pick.choose.choice([layers.mean, layers.reduce_sum, lambda z: layers.reduce_mean(z, dim=1)])
+    return [layers.scale(reduce(added), 2.0)]
+
+
 def slices(pick):
     """All slices of a matrix."""
     x = _matrix(pick, 4, 6)
@@ -136,7 +158,8 @@ def two_parameters(pick):
 PLANTS = {
     "FindCrossEntropy": entropy, "FindGradientDescent": updates, "FindMomentum": updates, "FuseMeanLoss": losses,
     "FuseSoftmaxCrossEntropy": losses, "JoinSlices": slices, "MergeColumnSums": network, "MergeElementwise": updates,
-    "MergeMatmuls": network, "MergeProducts": network, "ShrinkInUpdate": two_parameters,
+    "MergeMatmuls": network, "MergeProducts": network, "MoveFactors": multiples, "PickElements": picks,
+    "ShrinkInUpdate": two_parameters,
     "SplitOperands": joined_network, "SplitProducts": projections, "SplitReshaped": gates,
     "TransposeIntoMatmul": transposed_operand, "TransposeOnce": frozen_network, "TransposeWeights": transposed_network,
     "WriteWhereAssigned": clipped_state,

@@ -208,14 +208,18 @@ def test_the_operators_are_named():
         lines = op_lines(FindCrossEntropy(), text, ["loss", "p@GRAD"])
     assert lines == [
         "p = softmax(X=x)",
-        f"Y=loss, XShape={new}_0, MatchX={new}_1 = cross_entropy2(X=p, Label=y) {ignored}",
-        f"p@GRAD = cross_entropy_grad2(MatchX={new}_1, Label=y, XShape={new}_0, Y@GRAD=d) {ignored}",
+        f"Y={new}_0, XShape={new}_1, MatchX={new}_2 = cross_entropy2(X=p, Label=y) {ignored}",
+        f"s = scale(X={new}_0) {{scale=-1.0}}",
+        "loss = scale(X=s) {scale=-1.0}",
+        "s@GRAD = scale(X=d) {scale=-1.0}",
+        "scale_0.tmp_0 = scale(X=s@GRAD) {scale=-1.0}",
+        f"p@GRAD = cross_entropy_grad2(MatchX={new}_2, Label=y, XShape={new}_1, Y@GRAD=scale_0.tmp_0) {ignored}",
     ]
     # What else reads an intermediate value needs it.
     for other in ("m", "h", "l@GRAD", "m@GRAD"):
         assert "one_hot" in "".join(op_lines(FindCrossEntropy(), text, ["loss", "p@GRAD", other]))
     for old, new in (
-        ("scale=-1.0", "scale=-1.0, bias=1.0"), ("depth=3}", "depth=3, allow_out_of_range=True}"),
+        ("depth=3}", "depth=3, allow_out_of_range=True}"),
         ("softmax(X=x)", "softmax(X=x) {axis=0}"), ("Y=h, Out@GRAD", "Y=l, Out@GRAD"),
     ):  # fmt: skip
         assert old in text
