@@ -8,17 +8,14 @@ from itertools import pairwise
 import numpy as np
 import pytest
 from asserting import assert_same_bits
-from sampled import Built, each, with_gradients
 
 import minigraph as fluid
 from minigraph import clip, layers, optimizer
-from minigraph.autodiff.decompositions.all_rules import RULES
 from minigraph.dygraph import Linear, guard, no_grad, to_variable
 from minigraph.errors import ExecutionError, NotFoundError, OpError, ProgramError, WrongTypeError
 from minigraph.initializer import NumpyArrayInitializer
 from minigraph.param_attr import ParamAttr
 from minigraph.regularizer import L1Decay, L2Decay
-from minigraph.rewrite.random_programs.rows import SAMPLES
 
 
 def random(*shape, seed=0):
@@ -39,46 +36,6 @@ def imperative():
 
 
 # Computing
-
-
-def replay(op, feed):
-    """The operator computed on the arrays of `feed`; inputs and outputs as tensors by name."""
-    block = fluid.default_main_program().global_block()
-    tensors = {}
-    for name in op.input_arg_names:
-        tensors[name] = to_variable(feed[name])
-        tensors[name].stop_gradient = feed[name].dtype.kind != "f"
-    tensors |= {name: block.create_var(name=name) for name in op.output_arg_names}
-    reads, writes = (
-        {slot: [tensors[name] for name in names] for slot, names in slots.items()} for slots in (op.inputs, op.outputs)
-    )
-    block.append_op(op.type, reads, writes, op.attrs)
-    return tensors
-
-
-@each([sample for sample in SAMPLES if not sample.is_random])
-def test_an_operator_and_its_gradient_give_the_bits_they_give_in_a_program(sample, imperative):
-    for dtype in sample.dtypes:
-        built = with_gradients(sample, dtype)
-        expected, expected_gradients = built.run(built.exact), built.run()
-        if sample.op in RULES:  # which was rewritten to be differentiated
-            expected |= Built(sample, dtype).run(built.exact)
-        tensors = replay(built.op, built.feed)
-        for name, array in expected.items():
-            if name in tensors:
-                assert_same_bits(tensors[name].numpy(), array)
-                assert (tensors[name].dtype.numpy, tensors[name].shape) == (array.dtype, array.shape)
-        cotangents = {
-            name.removeprefix("cotangent_of_"): to_variable(array)
-            for name, array in built.feed.items()
-            if name.startswith("cotangent_of_")
-        }
-        wanted = [(tensors[var.name], grad) for var, grad in built.gradients if grad is not None]
-        if wanted:
-            targets = [tensors[name] for name in cotangents]
-            found = fluid.grad(targets, [tensor for tensor, _ in wanted], list(cotangents.values()))
-            for tensor, (_, grad) in zip(found, wanted, strict=True):
-                assert_same_bits(tensor.numpy(), expected_gradients[grad.name])
 
 
 def test_a_second_call_is_checked_like_the_first(imperative):

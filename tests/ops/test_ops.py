@@ -9,6 +9,8 @@ from sampled import DETERMINISTIC, WITHOUT_SAMPLES, Built, each, with_gradients
 from together import check_all
 
 import minigraph as fluid
+from minigraph.autodiff.decompositions.all_rules import RULES
+from minigraph.dygraph import guard, to_variable
 from minigraph.errors import NotFoundError
 from minigraph.kernels import find_kernel
 from minigraph.opdef import all_definitions, definition_of
@@ -123,6 +125,65 @@ def test_a_plan_gives_the_bits_of_the_interpreter(sample):
         expected = built.run(fluid.Interpreter())
         for name, value in built.run(built.exact).items():
             assert_same_bits(value, expected[name])
+
+
+@each(SAMPLES)
+def test_the_first_run_gives_the_bits_of_the_compiled_one(sample):
+    """A plan walks through its table of instructions first, and is compiled for its second run."""
+    for dtype in sample.dtypes:
+        built, executor = with_gradients(sample, dtype), fluid.Executor()
+        found = []
+        for _ in range(2):
+            executor._rng = np.random.default_rng(5)
+            found.append(built.run(executor))
+        assert found[0].keys() == found[1].keys()
+        for name, value in found[1].items():
+            assert_same_bits(found[0][name], value)
+
+
+def computed_at_once(op, feed):
+    """Compute an operator in the imperative mode on the arrays of `feed`; return its variables by name."""
+    block = fluid.default_main_program().global_block()
+    tensors = {}
+    for name in op.input_arg_names:
+        tensors[name] = to_variable(feed[name])
+        tensors[name].stop_gradient = feed[name].dtype.kind != "f"
+    tensors |= {name: block.create_var(name=name) for name in op.output_arg_names}
+    reads, writes = (
+        {slot: [tensors[name] for name in names] for slot, names in slots.items()} for slots in (op.inputs, op.outputs)
+    )
+    block.append_op(op.type, reads, writes, op.attrs)
+    return tensors
+
+
+@each(DETERMINISTIC)
+def test_the_imperative_mode_gives_the_bits_of_the_program(sample):
+    for dtype in sample.dtypes:
+        built = with_gradients(sample, dtype)
+        expected, expected_gradients = built.run(built.exact), built.run()
+        if sample.op in RULES:  # which was rewritten to be differentiated
+            expected |= Built(sample, dtype).run(built.exact)
+        with guard(), fluid.unique_name.guard():
+            check_the_imperative_mode(built, expected, expected_gradients)
+
+
+def check_the_imperative_mode(built, expected, expected_gradients):
+    tensors = computed_at_once(built.op, built.feed)
+    for name, array in expected.items():
+        if name in tensors:
+            assert_same_bits(tensors[name].numpy(), array)
+            assert (tensors[name].dtype.numpy, tensors[name].shape) == (array.dtype, array.shape)
+    cotangents = {
+        name.removeprefix("cotangent_of_"): to_variable(array)
+        for name, array in built.feed.items()
+        if name.startswith("cotangent_of_")
+    }
+    wanted = [(tensors[var.name], grad) for var, grad in built.gradients if grad is not None]
+    if wanted:
+        targets = [tensors[name] for name in cotangents]
+        found = fluid.grad(targets, [tensor for tensor, _ in wanted], list(cotangents.values()))
+        for tensor, (_, grad) in zip(found, wanted, strict=True):
+            assert_same_bits(tensor.numpy(), expected_gradients[grad.name])
 
 
 @each(SAMPLES)
