@@ -45,6 +45,7 @@ def misfits(function: Callable[..., Any], given: Mapping[str, Any]) -> list[str]
     ]
 
 
+@functools.lru_cache(maxsize=1024)
 def advice(function: Callable[..., Any], name: str) -> str:
     """Say what to give an argument, by its annotation and default; empty where these say nothing.
 
@@ -54,7 +55,7 @@ def advice(function: Callable[..., Any], name: str) -> str:
     >>> advice(fc, "size"), advice(fc, "rate")
     ('Give size an int, such as size=10.', 'Give rate a float, such as rate=0.5.')
     """
-    hint, default = _annotation(function, name), inspect.signature(function).parameters[name].default
+    hint, default = _annotation(function, name), signature_of(function).parameters[name].default
     kinds = (hint, *(typing.get_args(hint) if isinstance(hint, types.UnionType) else ()))
     example = next(filter(None, (_EXAMPLES.get(_in_words(each)) for each in kinds)), "")
     if hint is not bool and default not in (None, inspect.Parameter.empty):

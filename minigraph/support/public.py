@@ -198,7 +198,7 @@ def _explained(
     """The error that says what was wrong with the arguments."""
     name, given = _call(function, args, kwargs)
     if given is None:
-        known = [each for each in inspect.signature(function).parameters if each != "self"]
+        known = [each for each in signature_of(function).parameters if each != "self"]
         near = [suggest(key, known) for key in kwargs if key not in known]
         hint = " ".join(near) or f"Give it {', '.join(known) or 'nothing'}."
         return WrongTypeError(f"{name}: {str(error).partition('() ')[2] or error}", hint=hint)
@@ -264,7 +264,7 @@ def _full_name(function: Callable[..., Any]) -> str:
 def _what_to_do(function: Callable[..., Any], message: str) -> str:
     """Say what to give the arguments that a message names."""
     blamed = set(re.findall(r"(\w+) (?:must|has|is|takes|cannot)\b", message))
-    advices = [advice(function, name) for name in inspect.signature(function).parameters if name in blamed]
+    advices = [advice(function, name) for name in signature_of(function).parameters if name in blamed]
     return " ".join(filter(None, advices)) or f"Read help({_full_name(function)}) for what each argument may be."
 
 
