@@ -126,6 +126,9 @@ class _Untyped(Variable):
     def __init__(self, block: Block, name: str, *_: Any, **__: Any) -> None:
         self.name = name
 
+    def __str__(self) -> str:
+        return self.name
+
 
 @public
 def attr(name: str | None = None, *, fits: Callable[[Any], bool] | None = None) -> Any:

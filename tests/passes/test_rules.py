@@ -558,6 +558,17 @@ def test_an_operator_that_draws_goes_where_it_is_in_a_test(implementation):
         dropout(program_of(text.format(implementation, False), "y"))
 
 
+def test_a_replacement_that_returns_a_list_in_a_tuple_is_told():
+    @rule
+    def both(x):
+        return layers.relu(x), layers.tanh(x)
+
+    both.to(lambda x: ([layers.relu(x)], layers.tanh(x)))
+    text = "block 0\n  data x: float32[2]\n  y: float32[2] = relu(X=x)\n  z: float32[2] = tanh(X=x)"
+    with pytest.raises(RuleError, match="the replacement of both must return the variables it computes, got"):
+        both.apply(program_of(text, "y", "z"))
+
+
 @pytest.mark.parametrize("rewriting", [scale_chain(), Rules(scale_chain())])
 def test_a_rule_is_applied_to_programs(rewriting):
     with pytest.raises(WrongTypeError, match="looks at Programs, got <Block 0"):
