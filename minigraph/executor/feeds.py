@@ -49,7 +49,7 @@ def prepare_feed(program: Program, feed: Any, place: Place, scope: Scope | None 
             continue
         arrays[name] = _as_array(var, value, place)
         if isinstance(value, LoDTensor):
-            arrays.update(_lengths(name, value))
+            arrays.update(offsets_by_level(name, value))
     if scope is not None:
         arrays.update(_state_of_any_size(block, arrays, scope, place))
     # In one order, because the order is part of the key of a plan.
@@ -107,7 +107,7 @@ def _state_of_any_size(block: Block, fed: Mapping[str, Any], scope: Scope, place
         if holder is not None and holder.value is not None and not is_rows(holder.value):
             _check_shape(block.vars[name], holder.value.shape)
             arrays[name] = moved(holder.value, holder.place, place)
-            arrays.update(_lengths(name, LoDTensor(holder)))
+            arrays.update(offsets_by_level(name, LoDTensor(holder)))
     return arrays
 
 
@@ -120,7 +120,7 @@ def _needed(block: Block, names: set[str]) -> set[str]:
     return found
 
 
-def _lengths(name: str, tensor: LoDTensor) -> dict[str, Any]:
+def offsets_by_level(name: str, tensor: LoDTensor) -> dict[str, Any]:
     """The offsets of a tensor's sequences by level, on the host for every place: kernels decide by them."""
     if not tensor.has_valid_recursive_sequence_lengths():
         raise FeedError(

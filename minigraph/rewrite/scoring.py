@@ -19,12 +19,10 @@ from minigraph.lowering.prune import prune
 from minigraph.passes.base import Pipeline
 from minigraph.rewrite.laws import Subject
 from minigraph.rewrite.random_programs.arrays import Drawn, arrays_for
-from minigraph.runtime.scope import Scope
+from minigraph.runtime.scope import LoDTensor, Scope
 from minigraph.support.html import in_notebook
 from minigraph.support.html import table as html_table
 from minigraph.support.public import public
-
-Array = np.ndarray[Any, Any]
 
 _HEADINGS = ("before", "after", "saved")
 
@@ -157,8 +155,8 @@ def _unread(program: Program) -> list[str]:
     return [var.name for var in unread if not var.persistable and var.kind is not VarKind.STEP_SCOPES]
 
 
-def _arrays(program: Program, feed: Mapping[str, Any], scope: Scope | None) -> dict[str, Array]:
-    """Fed arrays and state, by name."""
+def _arrays(program: Program, feed: Mapping[str, Any], scope: Scope | None) -> dict[str, Any]:
+    """Fed arrays and state, by name; what is fed with lengths keeps them."""
     fed = {name: np.asarray(value) for name, value in feed.items()}
     rows = next((value.shape[0] for value in fed.values() if value.ndim), _ROWS)
     found = {**arrays_for(Drawn(program, rows, {}), program, 0, "positive"), **fed}
@@ -166,13 +164,13 @@ def _arrays(program: Program, feed: Mapping[str, Any], scope: Scope | None) -> d
         held = scope.find_var(name) if scope is not None and var.persistable else None
         if held is not None and held.value is not None:
             found[name] = np.array(held.get_tensor())
-    return found
+    return {**found, **{name: value for name, value in feed.items() if isinstance(value, LoDTensor)}}
 
 
 class _Measured:
     """A program that is run many times on the same arrays."""
 
-    def __init__(self, program: Program, fetched: Sequence[str], arrays: Mapping[str, Array], passes: Pipeline) -> None:
+    def __init__(self, program: Program, fetched: Sequence[str], arrays: Mapping[str, Any], passes: Pipeline) -> None:
         known = program.global_block().vars
         self._feed = {name: value for name, value in arrays.items() if name in known and not known[name].persistable}
         scope, executor = Scope(), Executor(passes=passes)

@@ -57,3 +57,12 @@ def test_what_a_loop_keeps_for_its_gradient_is_not_fetched():
         layers.less_than(i, n, cond=condition)
     layers.cast(i, "float32")
     assert rewrite.score(CleanUp(), fluid.default_main_program()).before.operators == 7
+
+
+def test_sequences_keep_their_lengths():
+    main = fluid.Program()
+    with fluid.program_guard(main, fluid.Program()):
+        x = fluid.data("x", [None, 4], lod_level=1)
+        layers.sequence_pool(layers.assign(x), "sum")
+    feed = {"x": fluid.create_lod_tensor(np.ones((5, 4), "float32"), [[2, 3]], fluid.CPUPlace())}
+    assert rewrite.score(CleanUp(), main, feed=feed).before.operators == 2

@@ -3,6 +3,7 @@
 import threading
 import time
 
+import numpy as np
 import pytest
 from exact_rules import square
 from hypothesis import given, settings
@@ -390,3 +391,37 @@ def test_control_flow_is_recorded():
     assert "RemoveDeadOps" in names(t)
     assert t.first_wrong(out) is None
     check_replay(t)
+
+
+def _of_sequences():
+    main = fluid.Program()
+    with fluid.program_guard(main, fluid.Program()), fluid.unique_name.guard():
+        x = fluid.data("x", [None, 4], lod_level=1)
+        pooled = layers.sequence_pool(layers.scale(layers.scale(x, 2.0), 3.0), "sum")
+    main.roots = (pooled.name,)
+    return main, {"x": fluid.create_lod_tensor(np.ones((5, 4), "float32"), [[2, 3]], fluid.CPUPlace())}
+
+
+def test_values_are_those_of_the_sequences_that_are_fed(tmp_path):
+    program, feed = _of_sequences()
+
+    class Five(Pass):
+        def apply(self, program):
+            program.global_block().ops[0].set_attr("scale", 5.0)
+            return True
+
+    with rewrite.trace(program, feed=feed) as t:
+        Five().apply(program)
+    assert str(t[1].difference) == f"27 in {program.roots[0]}"  # 3 rows of (5 - 2) * 3
+    assert t.first_wrong(fetch=program.roots).name == "Five"
+    assert t[1].bytes > 0
+    t.save(tmp_path / "steps.html")
+
+
+def test_a_trace_without_lengths_knows_no_sequences():
+    program, feed = _of_sequences()
+    with rewrite.trace(program, feed={"x": np.array(feed["x"])}) as t:
+        program.global_block().ops[0].set_attr("scale", 5.0)
+    assert str(t[1].difference) == "9 in scale_1.tmp_0"
+    with pytest.raises(ProgramError, match="no program of the trace computes"):
+        t.first_wrong(fetch=program.roots)

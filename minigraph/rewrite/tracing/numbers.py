@@ -19,16 +19,18 @@ from zlib import crc32
 import numpy as np
 
 from minigraph.errors import MinigraphError
+from minigraph.executor.feeds import offsets_by_level
 from minigraph.ir import Operator, Program, Variable
 from minigraph.ir.operator import slot_names
 from minigraph.kernels.sparse_rows import dense
+from minigraph.lowering.lengths import carry_lengths, fed_levels
 from minigraph.opdef import EMPTY
 from minigraph.passes import FuseGlobalNorm, events
 from minigraph.passes.rewriting import is_random
 from minigraph.rewrite.tracing.snapshots import Fields, OpState, Snapshot, fields_of_op
 from minigraph.runtime.evaluate import evaluate
 from minigraph.runtime.place import CPUPlace
-from minigraph.runtime.scope import Scope, is_rows
+from minigraph.runtime.scope import LoDTensor, Scope, is_rows
 from minigraph.support.interrupts import is_interrupt
 from minigraph.types import VarKind
 
@@ -93,10 +95,10 @@ class _Source:
         self.ops: Sequence[tuple[Operator, Fields]] = list(zip(self._state.ops, self._state.op_fields, strict=True))
 
     @staticmethod
-    def of(state: Snapshot) -> _Source:
+    def of(state: Snapshot, feed: Mapping[str, Any]) -> _Source:
         found = _Source(state)
         is_plain = len(state.blocks) == 1 and "sqrt" not in {fields[0].type for _, fields in found.ops}
-        return found if is_plain else _Restored(state)
+        return found if is_plain and not fed_levels(feed) else _Restored(state, feed)
 
     def variable(self, name: str) -> Variable:
         """The variable of a name; a KeyError if there is none."""
@@ -114,10 +116,12 @@ class _Source:
 
 
 class _Restored(_Source):
-    """Operators of a state with several blocks, or in which fluid's chain for a global norm may stand."""
+    """Operators of a state with several blocks, with lengths, or in which fluid's chain for a global norm may stand."""
 
-    def __init__(self, state: Snapshot) -> None:
+    def __init__(self, state: Snapshot, feed: Mapping[str, Any]) -> None:
         program, originals = state.restored()
+        with suppress(MinigraphError):  # an operator without the lengths that it needs fails when it is computed
+            carry_lengths(program, feed, ())
         with events.unobserved():
             FuseGlobalNorm().apply(program)  # part of what a program means, see `Interpreter`
         self._block = program.global_block()
@@ -143,7 +147,11 @@ class Numbers:
     """
 
     def __init__(self, feed: Mapping[str, Any], scope: Scope) -> None:
-        self._feed = feed
+        self._feed: dict[str, Any] = {}
+        for name, value in feed.items():
+            self._feed[name] = np.asarray(value)
+            if isinstance(value, LoDTensor):
+                self._feed.update(offsets_by_level(name, value))
         self._start: dict[str, Any] = {}
         """Values from outside, one object in all states: results are found again by the objects they came from."""
         self._scope = scope
@@ -160,7 +168,7 @@ class Numbers:
     @property
     def batch(self) -> int:
         """Number of rows that are fed."""
-        return max([len(value) for value in self._feed.values() if getattr(value, "shape", None)], default=1)
+        return max([len(value) for value in self._feed.values() if value.shape], default=1)
 
     def of(self, state: Snapshot) -> Runs:
         """Return what the operators of a state compute."""
@@ -232,7 +240,7 @@ class Numbers:
 
     def _compute(self, state: Snapshot) -> Runs:
         """Run the operators that differ from those of the latest state, and those after that read other values."""
-        source, flow = _Source.of(state), self._latest
+        source, flow = _Source.of(state, self._feed), self._latest
         waiting = flow.begin(source.ops)
         while waiting:
             at = heappop(waiting)
