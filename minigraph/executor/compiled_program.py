@@ -61,7 +61,15 @@ _WITHOUT_EFFECT: dict[str, Any] = {
     "remove_unnecessary_lock": True,
     "sync_batch_norm": False,
 }
-"""Fluid's fields about speed, memory, order or devices: they change no result."""
+"""Fluid's fields about speed, memory, order or devices: they change no result on processors."""
+
+_REASONS = {
+    "sync_batch_norm": (
+        "each place normalizes by its own samples; use group_norm, or parallel.DataParallel(..., exact=True) for "
+        "statistics of shards"
+    ),
+}
+"""Reasons why some of them have no effect."""
 
 _ONE_VALUE: dict[str, Any] = {
     "async_mode": False,
@@ -193,8 +201,8 @@ class BuildStrategy(_Strategy):
                 raise WrongTypeError(f"{name} must be True or False, got {value!r:.80}")
         elif name in _WITHOUT_EFFECT:
             if value != _WITHOUT_EFFECT[name]:
-                warn(f"BuildStrategy.{name} = {value!r:.80} has no effect: minigraph "
-                     "manages memory and scheduling itself")  # fmt: skip
+                why = _REASONS.get(name, "minigraph manages memory and scheduling itself")
+                warn(f"BuildStrategy.{name} = {value!r:.80} has no effect: {why}")
         elif name in _OF_RANKS:
             if type(value) is not type(_OF_RANKS[name]) or (name == "num_trainers" and value < 1):
                 raise WrongTypeError(f"{name} must be like {_OF_RANKS[name]!r}, got {value!r:.80}")
