@@ -22,6 +22,10 @@ TIMEOUT = "MINIGRAPH_LAUNCH_TIMEOUT"
 """Environment variable with the seconds that a rank waits for others."""
 
 
+_FORWARDING = 0.2
+"""Seconds that MPI has to forward what a rank has written before it fails, which may else be lost."""
+
+
 class _Prefixed:
     """A stream that begins each line with the number of the rank."""
 
@@ -80,6 +84,7 @@ def main(arguments: list[str]) -> None:
         partial.replace(folder / f"rank-{rank}.error")
         for stream in streams:
             stream.end()
+        time.sleep(_FORWARDING)
         communicator.abort()
     for stream in streams:
         stream.end()

@@ -36,7 +36,8 @@ with fluid.program_guard(main):
 executor = fluid.Executor()
 for step in range(3):
     if rank == parallel.size() - 1 and step == 2 and what != "train":
-        print("fails at", time.time())
+        with open(__file__ + ".time", "w") as file:  # what is printed may be lost
+            print(time.time(), file=file)
         if what == "raise":
             raise ValueError("on purpose")
         if what == "die":
@@ -112,9 +113,9 @@ def test_lines_begin_with_their_rank(script):
 )
 @pytest.mark.parametrize("ranks", [2, 8])
 def test_when_one_rank_fails_all_end_and_its_error_is_shown(ranks, script, what, shown):
-    status, output, errors, _ = launched(ranks, script, what)
-    failed = re.search(r"fails at ([\d.]+)", output)
-    assert what == "other" or (failed and time.time() - float(failed[1]) < 5)
+    status, _, errors, _ = launched(ranks, script, what)
+    if what != "other":
+        assert time.time() - float(Path(f"{script}.time").read_text()) < 5
     assert status == 1
     assert re.search(shown.replace("LAST", str(ranks - 1)), errors), errors
     assert re.search(r"The ranks were last at:\n  rank 0: process \d+, exchange \d: c_allreduce_sum of x", errors)
