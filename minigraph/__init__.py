@@ -114,7 +114,8 @@ from minigraph.runtime.place import (
     device_guard,
     is_compiled_with_cuda,
 )
-from minigraph.runtime.scope import LoDTensor, Scope, global_scope, scope_guard
+from minigraph.runtime.scope import Scope, global_scope, scope_guard
+from minigraph.runtime.scope_variable import LoDTensor
 from minigraph.support.fluid_paths import open_paths
 from minigraph.support.public import refuse_unknown_names
 from minigraph.tensor import *

@@ -21,7 +21,8 @@ from minigraph.runtime.place import (
     get_cuda_device_count,
     is_compiled_with_cuda,
 )
-from minigraph.runtime.scope import LoDTensor, Scope, ScopeVariable, SelectedRows
+from minigraph.runtime.scope import Scope
+from minigraph.runtime.scope_variable import LoDTensor, ScopeVariable, SelectedRows
 from minigraph.support.public import public, refuse_unknown_names
 from minigraph.types import DType, VarKind
 

@@ -10,7 +10,7 @@ import numpy as np
 from minigraph.errors import ProgramError, WrongTypeError
 from minigraph.runtime.lod import as_levels, check_levels, offsets_of
 from minigraph.runtime.place import Place
-from minigraph.runtime.scope import LoDTensor
+from minigraph.runtime.scope_variable import LoDTensor
 from minigraph.support.public import public
 
 __all__ = ["LoDTensorArray", "create_lod_tensor", "create_random_int_lodtensor"]

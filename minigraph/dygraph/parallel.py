@@ -15,7 +15,7 @@ from minigraph.eager.guard import eager_block
 from minigraph.eager.tensor import EagerParameter
 from minigraph.errors import ProgramError, warn
 from minigraph.kernels.collective import all_reduce_rows
-from minigraph.runtime.scope import is_rows
+from minigraph.runtime.scope_variable import is_rows
 from minigraph.support.communicator import Call, current
 from minigraph.support.public import public
 

@@ -21,7 +21,8 @@ from minigraph.executor import Executor
 from minigraph.executor.compiled_program import BuildStrategy, CompiledProgram, ExecutionStrategy
 from minigraph.ir import Operator, Parameter, Program
 from minigraph.ir.default_programs import program_guard
-from minigraph.runtime.scope import Changes, Scope, scope_guard
+from minigraph.runtime.scope import Scope, scope_guard
+from minigraph.runtime.scope_variable import Changes
 from minigraph.support.arguments import INTEGERS
 from minigraph.support.context import holding
 from minigraph.support.public import public

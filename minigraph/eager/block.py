@@ -40,7 +40,8 @@ from minigraph.kernels.buffers import without_gaps
 from minigraph.opdef import definition_of
 from minigraph.runtime.kernel_call import kernel_of
 from minigraph.runtime.place import CPUPlace, Place
-from minigraph.runtime.scope import Scope, type_of
+from minigraph.runtime.scope import Scope
+from minigraph.runtime.scope_variable import type_of
 from minigraph.support.interrupts import deferred, is_interrupt
 from minigraph.support.public import public
 from minigraph.types import TensorType

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from minigraph.runtime.place import Place
-from minigraph.runtime.scope import ScopeVariable, moved, type_of
+from minigraph.runtime.scope_variable import ScopeVariable, moved, type_of
 
 
 class SharedVariable(ScopeVariable):

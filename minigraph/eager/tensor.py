@@ -20,7 +20,7 @@ from minigraph.ir import Parameter, Variable
 from minigraph.kernels.sparse_rows import SparseRows, added, dense
 from minigraph.opdef import GRAD_SUFFIX
 from minigraph.runtime.one_element import for_user
-from minigraph.runtime.scope import is_rows
+from minigraph.runtime.scope_variable import is_rows
 from minigraph.support.public import explained
 from minigraph.types import TensorType, VarKind
 from minigraph.unique_name import generate

@@ -11,7 +11,8 @@ from minigraph.errors import FeedError, WrongTypeError, suggest, warn
 from minigraph.ir import Block, Program, Variable
 from minigraph.lowering.lengths import fed_levels, level_name
 from minigraph.runtime.place import Place
-from minigraph.runtime.scope import LoDTensor, Scope, is_rows, moved, type_of
+from minigraph.runtime.scope import Scope
+from minigraph.runtime.scope_variable import LoDTensor, is_rows, moved, type_of
 from minigraph.support.interrupts import is_interrupt
 from minigraph.types import TensorType, same_shape
 

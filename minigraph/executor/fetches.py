@@ -14,7 +14,8 @@ from minigraph.ir import Operator, Program, Role, Variable
 from minigraph.runtime.lod import Levels
 from minigraph.runtime.one_element import for_user
 from minigraph.runtime.place import Place
-from minigraph.runtime.scope import LoDTensor, Scope, ScopeVariable, SelectedRows, global_scope, is_rows
+from minigraph.runtime.scope import Scope, global_scope
+from minigraph.runtime.scope_variable import LoDTensor, ScopeVariable, SelectedRows, is_rows
 from minigraph.support.public import public
 from minigraph.types import VarKind
 

@@ -17,7 +17,8 @@ from minigraph.ir.type_inference import blame
 from minigraph.lowering.lengths import carry_lengths
 from minigraph.passes import events
 from minigraph.runtime.evaluate import evaluate
-from minigraph.runtime.scope import Scope, moved
+from minigraph.runtime.scope import Scope
+from minigraph.runtime.scope_variable import moved
 from minigraph.support.interrupts import deferred, is_interrupt
 
 __all__ = ["Interpreter", "evaluate"]

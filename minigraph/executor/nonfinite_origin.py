@@ -10,7 +10,7 @@ import numpy as np
 from minigraph.ir import Operator
 from minigraph.runtime.evaluate import evaluate
 from minigraph.runtime.place import Place
-from minigraph.runtime.scope import is_rows
+from minigraph.runtime.scope_variable import is_rows
 
 
 def origin(

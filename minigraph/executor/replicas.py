@@ -15,7 +15,8 @@ from minigraph.errors import ExecutionError, FeedError
 from minigraph.executor.feeds import feed_of_one, prepare_feed, with_batches
 from minigraph.ir import Program, Role, VarKind
 from minigraph.runtime.place import Place
-from minigraph.runtime.scope import LoDTensor, Scope, ScopeVariable, SelectedRows
+from minigraph.runtime.scope import Scope
+from minigraph.runtime.scope_variable import LoDTensor, ScopeVariable, SelectedRows
 from minigraph.support.communicator import check_size, current
 from minigraph.support.simulated_ranks import run_ranks
 

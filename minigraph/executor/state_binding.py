@@ -16,7 +16,8 @@ from minigraph.lowering.flat_buffers import FlatBuffers, FlatView, is_state
 from minigraph.lowering.output_buffers import LEAST_SPARE
 from minigraph.lowering.steps import Steps, Value
 from minigraph.runtime.place import Place
-from minigraph.runtime.scope import Scope, ScopeVariable, is_rows, moved, type_of
+from minigraph.runtime.scope import Scope
+from minigraph.runtime.scope_variable import ScopeVariable, is_rows, moved, type_of
 from minigraph.types import product
 
 

@@ -11,7 +11,8 @@ from minigraph.framework.op_protos import OpProto, OpProtoHolder
 from minigraph.ir import Program
 from minigraph.opdef import all_definitions
 from minigraph.runtime.place import Place
-from minigraph.runtime.scope import Scope, type_of
+from minigraph.runtime.scope import Scope
+from minigraph.runtime.scope_variable import type_of
 from minigraph.support.public import public, refuse_unknown_names
 
 __all__ = ["Operator"]

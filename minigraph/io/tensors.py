@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from minigraph.errors import DataError, MinigraphError
 from minigraph.io.framework_proto import TensorDesc
 from minigraph.io.wire import decode, encode
-from minigraph.runtime.scope import LoDTensor
+from minigraph.runtime.scope_variable import LoDTensor
 from minigraph.types import DType, as_dtype, product
 
 _LEVELS = struct.Struct("<IQ")

@@ -29,7 +29,8 @@ from minigraph.ir import Parameter, Program, Variable, VarKind
 from minigraph.ir.default_programs import default_main_program
 from minigraph.passes.shard_state import Sharded, sharded_state
 from minigraph.runtime.place import Place
-from minigraph.runtime.scope import LoDTensor, global_scope
+from minigraph.runtime.scope import global_scope
+from minigraph.runtime.scope_variable import LoDTensor
 from minigraph.support.atomic_files import Chunks, as_path, inside, write_files
 from minigraph.support.communicator import Call, check_size, current
 from minigraph.support.interrupts import deferred

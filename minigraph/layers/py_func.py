@@ -9,7 +9,7 @@ from typing import Any
 from minigraph.errors import NotFoundError, ProgramError, WrongTypeError, caller_site
 from minigraph.ir import Variable
 from minigraph.layer_helper import LayerHelper, layer
-from minigraph.runtime.scope import LoDTensor, ScopeVariable
+from minigraph.runtime.scope_variable import LoDTensor, ScopeVariable
 from minigraph.support import py_functions as callables
 from minigraph.support.undo import note
 

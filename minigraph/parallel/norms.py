@@ -11,7 +11,8 @@ import numpy as np
 from minigraph.errors import ProgramError
 from minigraph.executor import Executor
 from minigraph.ir import Program, Role
-from minigraph.runtime.scope import Scope, SelectedRows, global_scope
+from minigraph.runtime.scope import Scope, global_scope
+from minigraph.runtime.scope_variable import SelectedRows
 from minigraph.support.html import styled, table
 from minigraph.support.public import public
 

@@ -20,7 +20,7 @@ from minigraph.ir import Program, Variable
 from minigraph.ir.default_programs import default_main_program
 from minigraph.reader import Reader
 from minigraph.runtime.place import cpu_places
-from minigraph.runtime.scope import LoDTensor, ScopeVariable
+from minigraph.runtime.scope_variable import LoDTensor, ScopeVariable
 from minigraph.support.public import public
 from minigraph.types import TensorType, same_shape
 

@@ -19,7 +19,7 @@ from minigraph.ir.default_programs import default_main_program, is_imperative
 from minigraph.reader import Reader, batch, buffered
 from minigraph.reader.feeder import DataFeeder
 from minigraph.runtime.place import as_places
-from minigraph.runtime.scope import LoDTensor, ScopeVariable
+from minigraph.runtime.scope_variable import LoDTensor, ScopeVariable
 from minigraph.support.public import public
 
 __all__ = ["PyReader"]

@@ -17,7 +17,8 @@ from minigraph.ir import Operator, Program, Variable
 from minigraph.lowering.lengths import carry_lengths
 from minigraph.runtime.evaluate import bounded_loops, evaluate, results_in_order
 from minigraph.runtime.place import CPUPlace
-from minigraph.runtime.scope import Scope, SelectedRows
+from minigraph.runtime.scope import Scope
+from minigraph.runtime.scope_variable import SelectedRows
 
 Array = np.ndarray[Any, Any]
 Results = dict[str, list[Array]]

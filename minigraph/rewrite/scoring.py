@@ -19,7 +19,8 @@ from minigraph.lowering.prune import prune
 from minigraph.passes.base import Pipeline
 from minigraph.rewrite.laws import Subject
 from minigraph.rewrite.random_programs.arrays import Drawn, arrays_for
-from minigraph.runtime.scope import LoDTensor, Scope
+from minigraph.runtime.scope import Scope
+from minigraph.runtime.scope_variable import LoDTensor
 from minigraph.support.html import in_notebook
 from minigraph.support.html import table as html_table
 from minigraph.support.public import public

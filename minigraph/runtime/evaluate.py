@@ -18,7 +18,7 @@ from minigraph.opdef import EMPTY, SUB_BLOCK
 from minigraph.runtime.control_flow import BlockCall, call_of
 from minigraph.runtime.kernel_call import arguments_of, has_rows, kernel_of, keywords_of, results_of
 from minigraph.runtime.place import Place
-from minigraph.runtime.scope import is_rows, type_of
+from minigraph.runtime.scope_variable import is_rows, type_of
 from minigraph.support.context import holding
 from minigraph.support.interrupts import is_interrupt
 

@@ -12,7 +12,7 @@ import minigraph as fluid
 from minigraph import layers
 from minigraph.errors import ExecutionError
 from minigraph.runtime.place import CPUPlace
-from minigraph.runtime.scope import ScopeVariable
+from minigraph.runtime.scope_variable import ScopeVariable
 
 SHAPES = [(300, 400), (7,), (20_000,), (3, 5, 2), (1,)]
 NAMES = [f"c{i}" for i in range(len(SHAPES))]

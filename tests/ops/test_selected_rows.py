@@ -25,7 +25,7 @@ from minigraph.errors import (
 from minigraph.executor.interpreter import Interpreter
 from minigraph.ir import Program, VarKind
 from minigraph.ir.verifier import verify
-from minigraph.runtime.scope import SelectedRows
+from minigraph.runtime.scope_variable import SelectedRows
 from minigraph.types import DType, TensorType
 
 

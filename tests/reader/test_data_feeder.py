@@ -10,7 +10,7 @@ from minigraph.data_feeder import DataFeeder
 from minigraph.errors import DataError
 from minigraph.ir import Program
 from minigraph.ir.default_programs import default_main_program, program_guard
-from minigraph.runtime.scope import LoDTensor
+from minigraph.runtime.scope_variable import LoDTensor
 
 TYPES = {
     "x": ([-1, 2, 2], "float32"),

@@ -30,7 +30,8 @@ from minigraph.passes.rewriting import is_random
 from minigraph.rewrite.tracing.snapshots import Fields, OpState, Snapshot, fields_of_op
 from minigraph.runtime.evaluate import evaluate
 from minigraph.runtime.place import CPUPlace
-from minigraph.runtime.scope import LoDTensor, Scope, is_rows
+from minigraph.runtime.scope import Scope
+from minigraph.runtime.scope_variable import LoDTensor, is_rows
 from minigraph.support.interrupts import is_interrupt
 from minigraph.types import VarKind
 
