@@ -1,4 +1,4 @@
-"""Turn operators that pick an element of each row into one."""
+"""Write in one way what picks an element of each row."""
 
 from __future__ import annotations
 
@@ -66,6 +66,7 @@ def _rules(type: str) -> Iterator[Rule]:
         yield len(shape) == 2 and min(shape) > 0 and m.x.dtype.is_floating, "x must be a matrix of known shape"
         column = (shape[0], 1) if type == "concat" else (shape[0],)
         yield m.label.shape == column, "there must be a number for each row"
+        yield not any(each.lod_level for each in (m.x, m.rows, m.label)), "there must be no sequences"
         yield m.axis in (-1, 1), "the numbers of row and column must stand side by side"
         yield m.label.dtype in (DType.INT32, DType.INT64), "the numbers must be integers"
         yield _counting(m.values, m.value("rows")) == (0, 1, shape[0]), "the rows must be all rows in order"
@@ -79,6 +80,22 @@ def _rules(type: str) -> Iterator[Rule]:
     yield from with_gradients(picked, "x")
 
 
+@rule
+def _hot_rows(label: Any) -> Any:
+    return op("one_hot_v2", X=label, depth=attr(), dtype=attr())
+
+
+@_hot_rows.where
+def _(m: Match) -> Iterator[tuple[bool, str]]:
+    is_plain = -1 not in (m.label.shape or (-1,)) and not m.label.lod_level
+    yield is_plain, "the labels must have a known shape, and be no sequences"
+
+
+@_hot_rows.to
+def _(m: Match, label: Any, depth: int, dtype: int) -> Any:
+    return op("one_hot", X=_reshaped(label, [*m.label.shape, 1]), depth=depth, dtype=dtype)
+
+
 def _reshaped(x: Any, shape: Sequence[int]) -> Any:
     return op("reshape2", X=x, shape=list(shape), outputs=["Out", "XShape"])[0]
 
@@ -86,12 +103,13 @@ def _reshaped(x: Any, shape: Sequence[int]) -> Any:
 class PickElements(Rules):
     """Turn a ``gather_nd`` of one element of each row of a matrix into ``index_sample``; likewise for its gradient.
 
-    The index is the numbers of all rows, which are constants, beside those of the columns, joined by ``concat`` or
-    ``stack``. `FindCrossEntropy` looks for ``index_sample``.
+    Likewise ``one_hot_v2`` of labels into ``one_hot`` of a column of them. The index of ``gather_nd`` is the numbers of
+    all rows, which are constants, beside those of the columns, joined by ``concat`` or ``stack``. `FindCrossEntropy`
+    looks for ``index_sample`` and ``one_hot``.
 
     Law: every value keeps its bits; a number that is no column is an error as before.
     """
 
-    needs = (frozenset({"gather_nd"}), frozenset({"gather_nd_grad"}))
+    needs = (frozenset({"gather_nd"}), frozenset({"gather_nd_grad"}), frozenset({"one_hot_v2"}))
 
-    rules = tuple(each for type in ("concat", "stack") for each in _rules(type))
+    rules = (_hot_rows, *(each for type in ("concat", "stack") for each in _rules(type)))

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from minigraph import layers
+from minigraph import layers, one_hot
 
 from .tasks import BATCH, CLASSES, HIDDEN, VIEWS_STAY, Task, attr, hidden, labels, numbers, parameter
 
@@ -42,6 +42,11 @@ LOSS = Task(
         "log_softmax, all added": of_logits(
             lambda z, y: layers.log(layers.softmax(z)) * layers.one_hot(y, CLASSES),
             lambda each: -1.0 * layers.reduce_sum(each) / float(BATCH),
+        ),
+        "log_softmax of a vector of labels": of_logits(
+            lambda z, y: -1.0 * layers.reduce_sum(
+                layers.log(layers.softmax(z)) * one_hot(layers.reshape(y, [-1]), CLASSES), dim=1
+            )
         ),
         "logarithm of the share": of_logits(
             lambda z, y: -1.0 * layers.log(_of_label(layers.softmax(z), y))

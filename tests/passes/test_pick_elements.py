@@ -91,6 +91,26 @@ def test_a_number_that_is_no_column_is_an_error_as_before(wrong):
             run(executor, [picked], x=numbers(ROWS, COLUMNS), y=np.array([[0], [wrong], [1], [0]]))
 
 
+@pytest.mark.usefixtures("new_program")
+@pytest.mark.parametrize("label_dtype", ["int64", "int32"])
+@pytest.mark.parametrize("shape", [(ROWS,), (2, 3), (2, 1), (1,), (0,)])
+def test_rows_of_ones_and_zeros_have_the_same_bits(shape, label_dtype):
+    hot = fluid.one_hot(fluid.data("y", list(shape), label_dtype), COLUMNS)
+    assert "one_hot_v2" not in types_left([hot])
+    labels = np.arange(np.prod(shape, dtype=int)).reshape(shape).astype(label_dtype) % COLUMNS
+    for executor in (fluid.Executor(passes=pipeline(PickElements())), Interpreter()):
+        (found,) = run(executor, [hot], y=labels)
+        assert found.tobytes() == np.eye(COLUMNS, dtype="float32")[labels].tobytes()
+        if labels.size:
+            with pytest.raises(ExecutionError, match=f"{COLUMNS}"):
+                run(executor, [hot], y=labels + np.dtype(label_dtype).type(COLUMNS))
+
+
+@pytest.mark.usefixtures("new_program")
+def test_labels_that_may_be_no_class_stay():
+    assert "one_hot_v2" in types_left([fluid.one_hot(fluid.data("y", [ROWS], "int64"), COLUMNS, True)])
+
+
 def test_an_index_that_is_written_again_is_that_of_its_place():
     text = """
         block 0
@@ -118,3 +138,8 @@ def test_the_time_is_linear():
         return program
 
     assert_linear(PickElements(), make)
+
+
+@pytest.mark.usefixtures("new_program")
+def test_labels_of_sequences_stay():
+    assert "one_hot_v2" in types_left([fluid.one_hot(fluid.data("y", [ROWS], "int64", lod_level=1), COLUMNS)])
