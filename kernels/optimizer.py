@@ -24,9 +24,12 @@ def stepped(xp, param, step, out) -> Any:
 
 
 def length(xp, x) -> Any:
-    """L2 norm of all elements, an array of rank 0 in float64."""
+    """L2 norm of all elements, a float64 array of one element.
+
+    Not of rank 0, which NumPy 1 takes for a number, so that a product with float32 is float32.
+    """
     scale, ratio = norm(xp, [x])
-    return xp.asarray(scale * ratio)
+    return xp.asarray(scale * ratio).reshape(1)
 
 
 def ratio_of_lengths(xp, above, below, times=1) -> Any:

@@ -96,7 +96,7 @@ def _nearest(xp, shape, sizes, align_corners) -> list[_Neighbours]:
         size = shape[dim]
         places = xp.arange(new, dtype=np.float32) * _ratio(size, new, align_corners)
         if align_corners:
-            places = places + np.float64(0.5)  # in float64, as in fluid: a float32 may reach the next integer
+            places = places.astype(np.float64) + 0.5  # as in fluid: a float32 may reach the next integer
         low = xp.minimum(places.astype(np.int64), size - 1)
         found.append(_Neighbours(dim, size, low, None, None))
     return found
@@ -109,7 +109,7 @@ def _linear(xp, shape, sizes, align_corners, align_mode) -> list[_Neighbours]:
         places = xp.arange(new, dtype=np.float32)
         ratio = _ratio(size, new, align_corners)
         if align_mode == 0 and not align_corners:
-            places = xp.maximum((places + np.float64(0.5)) * np.float64(ratio) - 0.5, 0)
+            places = xp.maximum((places.astype(np.float64) + 0.5) * float(ratio) - 0.5, 0)
         else:
             places = places * ratio
         low = xp.minimum(places.astype(np.int64), size - 1)

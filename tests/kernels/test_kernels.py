@@ -551,3 +551,23 @@ def test_the_quicker_sum_adds_up_arrays_of_tensors_too():
     first, second = np.array([1, 2], "float32"), np.array([3, 4], "float32")
     found = add([[first, None], [second, first]])
     assert [each.tolist() for each in found] == [[4, 6], [1, 2]] and add([first, second]).tolist() == [4, 6]
+
+
+@pytest.mark.parametrize("type", ["lars_momentum", "lamb"])
+def test_the_rate_of_measured_updates_is_rounded_once(type):
+    """The ratio of lengths is float64 and so is its product with the rate, whichever NumPy multiplies."""
+    kernel, rng = find_kernel(type, "cpu").function, np.random.default_rng(0)
+    for _ in range(50):
+        param, grad = rng.standard_normal((2, 9)).astype(np.float32)
+        rate, zeros, ones = np.array([0.1], np.float32), np.zeros(9, np.float32), np.ones(1, np.float32)
+        if type == "lars_momentum":
+            attrs = {"mu": 0.0, "lars_coeff": 0.25, "lars_weight_decay": 0.0}
+            found, _ = kernel(np, param, grad, zeros, rate, None, **attrs)
+            step, factor = grad, 0.25
+        else:
+            attrs = {"weight_decay": 0.0, "beta1": 0.0, "beta2": 0.0, "epsilon": 1.0}
+            found, *_ = kernel(np, param, grad, rate, zeros, zeros, ones, ones, None, **attrs)
+            step, factor = grad / (np.abs(grad) + np.float32(1)), 1
+        lengths = [math.sqrt(math.fsum(float(x) ** 2 for x in array)) for array in (param, step)]
+        exact = float(rate[0]) * (factor * lengths[0] / lengths[1])
+        np.testing.assert_array_equal(found, param - step * np.float32(exact))
