@@ -70,6 +70,13 @@ def test_a_rule_for_a_seldom_element_type_is_tried_on_it(dtype):
     assert [op.type for op in found.program.global_block().ops] == ["scale", "scale"]
 
 
+@pytest.mark.parametrize("made", [None, 3.0, [None]])
+def test_a_plant_that_returns_no_variables_is_told(made):
+    with pytest.raises(WrongTypeError, match="a fragment to plant returned") as raised:
+        rewrite.check(does_nothing, programs=20, plant=[lambda pick: made])
+    assert raised.value.hint.startswith("Return the variables that it computes")
+
+
 def test_a_pass_that_does_nothing_passes():
     with pytest.warns(UserWarning, match="does_nothing has changed none of the 20 programs"):
         assert rewrite.check(does_nothing, programs=20) is None

@@ -13,7 +13,7 @@ from random import Random
 from typing import Any
 
 from minigraph import layers, unique_name
-from minigraph.errors import MinigraphError
+from minigraph.errors import MinigraphError, WrongTypeError
 from minigraph.ir import Block, Parameter, Program, Variable, VarKind
 from minigraph.ir.default_programs import program_guard
 from minigraph.layers.io import fluid_data as data
@@ -60,6 +60,10 @@ _UNSUITED = (MinigraphError, ArithmeticError, LookupError, TypeError, ValueError
 
 _MOST_TRIES = 6
 """Maximum choices of inputs for an operator before those of a sample are taken."""
+
+
+class PlantError(WrongTypeError):
+    """A fragment to plant does not return variables, whatever it is given."""
 
 
 class Pick:
@@ -206,6 +210,8 @@ class _Drawing:
         for _ in range(self.choose.choice((1, 2, 2, 3, 3, 4, 5, 6, 8, 12))):
             try:
                 self._step()
+            except PlantError:
+                raise
             except _UNSUITED:
                 continue
         if self.trains:
@@ -262,7 +268,13 @@ class _Drawing:
 
     def _planted(self, plant: Callable[[Pick], Any]) -> list[Variable]:
         made = plant(Pick(self))
-        return [made] if isinstance(made, Variable) else list(made)
+        found = [made] if isinstance(made, Variable) else made
+        if not isinstance(found, list | tuple) or not all(isinstance(each, Variable) for each in found):
+            raise PlantError(
+                f"a fragment to plant returned {made!r:.60}",
+                hint="Return the variables that it computes: plant=[lambda pick: layers.relu(pick())].",
+            )
+        return list(found)
 
     # Single operators
 
