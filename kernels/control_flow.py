@@ -7,7 +7,7 @@ import numpy as np
 from minigraph.errors import OpError
 from minigraph.kernels.rank_table import on_host
 from minigraph.kernels.registry import kernel
-from minigraph.kernels.sequence_rows import chosen, joined
+from minigraph.kernels.sequence_rows import chosen, copied, joined
 
 
 @kernel("rnn_memory_helper", view="x")
@@ -57,7 +57,7 @@ def merge_lod_tensor(xp, x, mask, in_true, in_false, x_lod=None, true_lod=None, 
     merged = xp.empty((rows, *given[0][1].shape[1:]), given[0][1].dtype)
     for where, part in given:
         merged[xp.asarray(where)] = part
-    return merged if levels is None else (merged, levels)
+    return merged if levels is None else (merged, copied(levels))
 
 
 def _rows_of_both(holds, levels) -> list[np.ndarray]:

@@ -11,7 +11,16 @@ import numpy as np
 
 from minigraph.errors import ExecutionError
 from minigraph.kernels.registry import kernel
-from minigraph.kernels.sequence_rows import TimeSteps, chosen, lengths_of, offsets_of, ranges, rank_of, slices_of
+from minigraph.kernels.sequence_rows import (
+    TimeSteps,
+    chosen,
+    copied,
+    lengths_of,
+    offsets_of,
+    ranges,
+    rank_of,
+    slices_of,
+)
 
 
 @kernel("lod_rank_table")
@@ -19,7 +28,7 @@ def lod_rank_table(xp, x, x_lod, *, level):
     lengths = lengths_of(x_lod[level])
     ranked = rank_of(lengths)
     table = xp.asarray(np.stack([ranked, lengths[ranked]], 1))
-    return (table, x_lod[:level]) if level else table
+    return (table, copied(x_lod[:level])) if level else table
 
 
 @kernel("max_sequence_len")
@@ -81,7 +90,8 @@ def lod_tensor_to_array(xp, x, table, like, x_lod, table_lod, like_lod):
 @kernel("array_to_lod_tensor")
 def array_to_lod_tensor(xp, array, table, like, x_lod, table_lod, like_lod):
     outer, above = _outer_offsets(table), table_lod or []
-    levels = like_lod or [*above, outer, *([_inner_offsets(outer, x_lod[0])] if x_lod else [])]
+    own = like_lod or [*above, outer, *([_inner_offsets(outer, x_lod[0])] if x_lod else [])]
+    levels = copied(own)
     inner = levels[len(above) + 1 :]
     return _Elements(outer, inner[-1] if inner else None).together(xp, array), levels
 
@@ -103,7 +113,7 @@ def shrink_rnn_memory(xp, x, table, i, x_lod=None):
         return x[:count]
     levels = []
     for level in x_lod:
-        levels.append(level[: count + 1])
+        levels.append(level[: count + 1].copy())
         count = int(level[count])
     return x[:count], levels
 

@@ -46,6 +46,11 @@ def joined(levels) -> np.ndarray:
     return offsets_of(np.concatenate([lengths_of(level) for level in levels]))
 
 
+def copied(levels) -> list[np.ndarray]:
+    """Levels in memory of their own, as a kernel returns them."""
+    return [level.copy() for level in levels]
+
+
 def slices_of(offsets) -> list[slice]:
     """The rows of each sequence."""
     return [slice(start, end) for start, end in pairwise(offsets.tolist())]

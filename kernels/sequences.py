@@ -11,7 +11,7 @@ from minigraph.kernels.indexing import combine_rows
 from minigraph.kernels.rank_table import on_host
 from minigraph.kernels.registry import kernel
 from minigraph.kernels.segments import numbers, of_rows, reduced
-from minigraph.kernels.sequence_rows import chosen, joined, lengths_of, offsets_of, ranges
+from minigraph.kernels.sequence_rows import chosen, copied, joined, lengths_of, offsets_of, ranges
 
 
 @kernel("sequence_softmax")
@@ -252,7 +252,7 @@ def sequence_enumerate(xp, x, x_lod, *, win_size, pad_value):
 def sequence_erase(xp, x, x_lod, *, tokens):
     numbers = np.array(x.reshape(-1).tolist(), np.int64)
     stays = ~np.isin(numbers, np.array(tokens, np.int64))
-    return x[xp.asarray(stays)], [*x_lod[:-1], offsets_of(stays)[x_lod[-1]]]
+    return x[xp.asarray(stays)], [*copied(x_lod[:-1]), offsets_of(stays)[x_lod[-1]]]
 
 
 @kernel("sequence_scatter")
@@ -291,7 +291,7 @@ def lod_reset(xp, x, y, x_lod, y_lod, *, target_lod, append):
         level = np.array(target_lod if y is None else y.tolist(), np.int64).reshape(-1)
         levels = [*x_lod, level] if append and x_lod else [level]
     _check_levels(levels, len(x))
-    return x, levels
+    return x, copied(levels)
 
 
 def _check_levels(levels, rows) -> None:

@@ -254,3 +254,21 @@ def test_the_environment_switches_it_on(value, expected, monkeypatch):
     assert fluid.Executor().check is expected
     assert fluid.Executor(check=False).check is False
     assert fluid.Executor(check=True).check is True
+
+
+def test_lengths_of_sequences_have_memory_of_their_own():
+    x = fluid.data("x", [None, 2], lod_level=1)
+    x.stop_gradient = False
+    rnn = layers.DynamicRNN()
+    with rnn.block():
+        row, before = rnn.step_input(x), rnn.memory(shape=[2], value=0.0)
+        after = layers.tanh(row + before)
+        rnn.update_memory(before, after)
+        rnn.output(after)
+    pooled = layers.sequence_pool(layers.lod_reset(rnn(), y=x), "sum")
+    (gradient,) = fluid.gradients([layers.reduce_sum(pooled)], [x])
+    feed = {"x": fluid.create_lod_tensor(X, [[1, 2]], CPUPlace())}
+    checked = fluid.Executor(check=True).run(feed=feed, fetch_list=[pooled, gradient], return_numpy=False)
+    expected = fluid.Executor().run(feed=feed, fetch_list=[pooled, gradient], return_numpy=False)
+    for a, b in zip(checked, expected, strict=True):
+        assert np.array(a).tobytes() == np.array(b).tobytes() and a.lod() == b.lod()
