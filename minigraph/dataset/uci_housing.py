@@ -6,7 +6,8 @@ A sample is ``(features, price)``, float64[13] and float64[1]; the features are 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, TypeAlias
+from pathlib import Path
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,9 +47,10 @@ def predict_reader() -> tuple[NDArray[np.float64]]:
 def _parts() -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     path = common.download(URL, "uci_housing", MD5)
     try:
-        rows: NDArray[Any] = np.fromfile(path, sep=" ").reshape(-1, len(feature_names) + 1)
+        # Not `np.fromfile`, which NumPy 1 lets end in front of a word that is no number.
+        rows = np.array(Path(path).read_text().split(), np.float64).reshape(-1, len(feature_names) + 1)
     except ValueError as error:
-        raise DataError(f"{path}: {error}", hint="Replace it by the original file.") from None
+        raise DataError(f"{path}: {error!s:.80}", hint="Replace it by the original file.") from None
     features = rows[:, :-1]
     # The sum over the number, and not the mean: fluid's bits.
     features[:] = (features - features.sum(axis=0) / len(rows)) / (features.max(axis=0) - features.min(axis=0))

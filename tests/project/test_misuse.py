@@ -147,7 +147,7 @@ def test_an_unknown_name_of_a_module_suggests(module, name, hint):
 def test_an_attribute_that_was_not_set_has_its_default():
     op = layers.scale(data(), 2.0).block.ops[-1]
     assert (op.attrs["scale"], op.attrs["bias"], op.attr("bias")) == (2.0, 0.0, 0.0)
-    assert "bias" not in op.attrs and op.attrs.get("bias") is None, "the mapping holds what was set"
+    assert "bias" not in op.attrs and op.attrs.get("bias") == 0.0, "the mapping holds what was set, and gives the rest"
     with pytest.raises(KeyError, match=r"(?s)no attribute 'biass'.*Did you mean bias"):
         op.attrs["biass"]
 
