@@ -41,7 +41,13 @@ def shares(x, rows, bias, gates):
         if bias.shape[0]:
             add(x[rows[i]], bias[0], gates[i])
         else:
-            gates[i] = x[rows[i]]
+            copy(x[rows[i]], gates[i])
+
+
+def copy(x, out):
+    # An element at a time: numba takes a second longer to compile an assignment of arrays, whose shapes may differ.
+    for j in range(out.size):
+        out[j] = x[j]
 
 
 def add(x, y, out):
