@@ -38,7 +38,7 @@ def _of_tags(xp, x, tags) -> Any:
 
 
 def _at_end(xp, x, batch) -> Any:
-    """What each sequence has at its last step."""
+    """Take from `x` the last step of each sequence."""
     return x[xp.arange(len(batch.last)), batch.last]
 
 

@@ -111,7 +111,7 @@ def norm_of_sums(xp, sums, p: float) -> tuple[Any, Any]:
 
 
 def _rest(high: float, parts: Sequence[float]) -> float:
-    """What the rounding of the sum of some numbers to `high` has lost."""
+    """Exact sum of `parts` less `high`, to which it was rounded; 0 where `high` is not finite."""
     return math.fsum([*parts, -high]) if math.isfinite(high) else 0.0
 
 

@@ -58,8 +58,8 @@ class ScaleIntoMatmul(Rules):
 
     Law: every product is the same up to rounding: by at most ``2 (k + 2) eps`` times that of the magnitudes, for k
     columns of X, because the factor multiplies the result and no longer an operand. Products without the factor must
-    not overflow, so float16 is left alone: a factor keeps its products below 65,504. Factors of 0 are left alone, too,
-    and those that are infinite.
+    not overflow, so float16 is left alone: a factor keeps its products below 65,504. Factors that are 0 or
+    infinite are left alone, too.
     """
 
     changes_rounding: ClassVar[bool] = True

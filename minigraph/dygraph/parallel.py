@@ -30,12 +30,12 @@ class ParallelEnv:
 
     @property
     def nranks(self) -> int:
-        """Number of ranks: ``PADDLE_TRAINERS_NUM``, or of those that run."""
+        """Number of ranks: ``PADDLE_TRAINERS_NUM``, else the number of ranks that run."""
         return int(os.environ.get("PADDLE_TRAINERS_NUM", current().size))
 
     @property
     def local_rank(self) -> int:
-        """Number of this rank: ``PADDLE_TRAINER_ID``, or that of the running one."""
+        """Number of this rank: ``PADDLE_TRAINER_ID``, else that of the rank that runs."""
         return int(os.environ.get("PADDLE_TRAINER_ID", current().rank))
 
     @property

@@ -1,6 +1,6 @@
-"""Keep what the code of a student does to files inside the folder of its copies.
+"""Let the code of a student change only files in the folder of its copies.
 
-Two means: an audit hook, on every platform, refuses what Python is asked for and names the file and the student's line;
+Two means: an audit hook, on every platform, refuses calls of Python and names the file and the student's line;
 Landlock, where Linux has it (5.13, 2021), refuses the rest, such as calls by ctypes, also in forks. Neither needs
 rights. Without Landlock calls that go past Python are not seen, nor names that start from an opened folder.
 
@@ -32,10 +32,10 @@ _CHANGES = {
     "os.chflags": 1, "os.chmod": 1, "os.chown": 1, "os.link": 2, "os.mkdir": 1, "os.removexattr": 1, "os.setxattr": 1,
     "os.truncate": 1, "os.utime": 1, "shutil.rmtree": 1, "sqlite3.connect": 1,
 }  # fmt: skip
-"""Audit events whose first arguments, so many, are files that are changed or get another name."""
+"""Number of paths among the first arguments of each audit event that changes files."""
 
 _MOVES = {"os.remove": 1, "os.rename": 2, "os.rmdir": 1}
-"""Those that are about names: of a link itself, not of the file that it leads to."""
+"""The same for events that change names. A link is changed itself, not the file that it leads to."""
 
 
 def keep_inside(folders: Sequence[str]) -> None:

@@ -13,11 +13,11 @@ _OF_SHARD = ".shard_"
 
 
 def join_state(program: Program, ranks: int, keepers: Iterable[Operator]) -> set[Operator]:
-    """Let operators that keep state of samples, such as ``auc``, keep that of all ranks; return those that can.
+    """Let operators with state of samples, such as ``auc``, read the samples of all ranks; return those that can.
 
-    They, and operators between them and the shards' results, read the rows of all ranks in the order of ranks. A number
-    of a rank, which is the mean over its shards, becomes the mean over the ranks. A metric that is fetched is then the
-    one of all ranks, too. What reads sequences, or numbers that are no means, is left alone.
+    These operators, and those between them and the results of the shards, read the rows of all ranks in the order of
+    the ranks. A number that is the mean over the shards of a rank becomes the mean over the ranks. So a fetched metric
+    is that of all ranks, too. Operators that read sequences, or numbers that are no means, are left alone.
 
     Law: each rank's state has the bits that it has on one rank which is fed all samples.
 
@@ -61,7 +61,7 @@ class _Read(NamedTuple):
 
 
 class _Values:
-    """What the operators of the forward pass read."""
+    """Values that the operators of the forward pass read."""
 
     def __init__(self, program: Program) -> None:
         self.block = program.global_block()

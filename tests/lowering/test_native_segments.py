@@ -387,7 +387,7 @@ CHOICES = [
     lambda xp, x: xp.where(x.reshape(17, 59).T > 0.5, xp.exp(x).reshape(59, 17), x.reshape(59, 17)).reshape(-1),
     lambda xp, x: xp.where(x[::-1] > 0.5, x[::-1], x),
 ]
-"""Choices between numbers that lie side by side, one number, and numbers with steps in between."""
+"""Choices between contiguous numbers, one number, and numbers with strides."""
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])

@@ -31,7 +31,7 @@ def test_every_number_of_ranks_gives_the_same_bits(name):
 
 @cache
 def launched_digests(ranks, *arguments):
-    """What each rank of a launch prints, with one thread, so that products of one size have the same bits."""
+    """Lines that each rank of a launch prints; one thread, so that products of one size have the same bits."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("OPENBLAS_NUM_THREADS", "1")
         status, output, errors, _ = launched(ranks, HERE / "exact_trainings.py", *arguments)

@@ -220,7 +220,7 @@ def test_threads_are_chosen_and_ranks_that_differ_are_named(tmp_path, monkeypatc
 
 
 def printed(ranks, script, kinds):
-    """What each rank of a script prints about each kind of training, by kind and in the order of the ranks.
+    """Lines that the ranks of a script print about each kind of training, by kind and in the order of the ranks.
 
     One launch for all kinds, because a rank takes longer to start than to train.
     """

@@ -1,4 +1,4 @@
-"""What hints read in the code of a pass, in every version of Python."""
+"""Hints are read from the code of a pass in every version of Python."""
 
 from dataclasses import dataclass
 from enum import Enum

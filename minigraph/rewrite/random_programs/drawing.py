@@ -146,7 +146,7 @@ class Hints:
     attrs : tuple of str
         Names of attributes.
     dtypes : tuple of DType
-        Element types, of those that programs seldom have.
+        Element types that programs seldom have.
     trains : bool
         Most programs shall have gradients and updates, and operators read parameters beside.
     plants : tuple of callable
