@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
+import traceback
+import warnings
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from math import inf
 from random import Random
 from time import monotonic
@@ -10,7 +14,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from minigraph.errors import MinigraphError, warn
+from minigraph.errors import MinigraphError, Site, warn
 from minigraph.ir import Program
 from minigraph.rewrite.cases import Case, has_declared_shapes, runs_completely
 from minigraph.rewrite.counter_examples import CounterExample
@@ -88,7 +92,8 @@ def check(
     Warns
     -----
     UserWarning
-        If the pass has changed none of the programs, so that only its doing nothing was checked.
+        If the pass has changed none of the programs, so that only its doing nothing was checked; if a fragment to
+        plant mostly fails. What one line of the pass warns of is shown once.
 
     Notes
     -----
@@ -97,8 +102,9 @@ def check(
     """
     subject = Subject(rewrite)
     subject.seconds = seconds
-    hints = hints_of(rewrite, plant)
-    with np.errstate(all="ignore"):
+    fragments = [_Fragment(each) for each in plant]
+    hints = hints_of(rewrite, fragments)
+    with np.errstate(all="ignore"), _each_line_warning_once():
         for number in range(programs):
             found = _check_one(subject, hints, f"{seed}/{number}", prepare)
             if found is not None:
@@ -108,7 +114,63 @@ def check(
             f"{subject.name} has changed none of the {programs:,} programs, so that nothing it does was checked. "
             "Plant what it looks for: plant=[lambda pick: layers.relu(pick())]."
         )
+    for fragment in fragments:
+        fragment.warn_of_failures()
     return None
+
+
+class _Fragment:
+    """A fragment to plant, with the number of its calls and its errors: values that do not suit it are left out."""
+
+    def __init__(self, plant: Plant) -> None:
+        self._plant = plant
+        self._calls = self._failures = 0
+        self._said = ""
+
+    def __call__(self, pick: Pick) -> Any:
+        self._calls += 1
+        try:
+            return self._plant(pick)
+        except Exception as error:
+            self._failures += 1
+            message = (str(error).splitlines() or [""])[0]
+            self._said = f"{type(error).__name__}: {message}\n  at {self._line_of(error)}"
+            raise
+
+    def _line_of(self, error: Exception) -> Site:
+        """The line of the fragment that an error came through, or else the innermost of all."""
+        frames = traceback.extract_tb(error.__traceback__)
+        code = getattr(inspect.unwrap(self._plant), "__code__", None)
+        own = [frame for frame in frames if code is not None and frame.filename == code.co_filename]
+        frame = (own or frames)[-1]
+        return Site(frame.filename, frame.lineno or 0)
+
+    def warn_of_failures(self) -> None:
+        """Warn if more calls failed than not."""
+        if self._failures * 2 > self._calls:
+            name = getattr(self._plant, "__name__", f"{self._plant!r:.60}")
+            warn(
+                f"the fragment to plant {name} failed in {self._failures:,} of {self._calls:,} calls, and was left out "
+                f"there: {self._said}"
+            )
+
+
+@contextmanager
+def _each_line_warning_once() -> Iterator[None]:
+    """Show the first warning of a line only: the text of each may name another program."""
+    seen = set()
+    with warnings.catch_warnings():
+        show = warnings.showwarning
+
+        def show_first(
+            message: Warning | str, category: type[Warning], filename: str, lineno: int, *others: Any, **named: Any
+        ) -> None:
+            if (category, filename, lineno) not in seen:
+                seen.add((category, filename, lineno))
+                show(message, category, filename, lineno, *others, **named)
+
+        warnings.showwarning = show_first
+        yield
 
 
 def _check_one(

@@ -77,6 +77,47 @@ def test_a_plant_that_returns_no_variables_is_told(made):
     assert raised.value.hint.startswith("Return the variables that it computes")
 
 
+def _misspelt(pick):
+    return layers.relu(pick(), 1, 2, 3)  # this line
+
+
+def _fails_in_python(pick):
+    return [pick(), int("one")]  # this line
+
+
+@pytest.mark.filterwarnings("ignore:does_nothing has changed none")
+@pytest.mark.parametrize(
+    ("plant", "said"),
+    [
+        (_misspelt, r"_misspelt failed in (\d+) of \1 calls.*WrongTypeError: relu.*\n  at .*# this line"),
+        (_fails_in_python, r"_fails_in_python failed in (\d+) of \1 calls.*ValueError: .*\n  at .*# this line"),
+        (3, r"the fragment to plant 3 failed in (\d+) of \1 calls.*TypeError: 'int' object is not callable"),
+    ],
+)
+def test_a_plant_that_mostly_fails_is_told(plant, said):
+    with pytest.warns(UserWarning, match=said):
+        rewrite.check(does_nothing, programs=20, plant=[plant])
+
+
+@pytest.mark.filterwarnings("ignore:does_nothing has changed none")
+def test_a_plant_that_some_values_do_not_suit_is_not_told():
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", "the fragment to plant")
+        rewrite.check(does_nothing, programs=20, plant=[lambda pick: layers.scale(pick(), float(len(pick().shape)))])
+
+
+def test_a_pass_that_warns_of_each_program_is_heard_once():
+    def complains(program):
+        warnings.warn(f"of {program}", stacklevel=1)
+        return False
+
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        rewrite.check(complains, programs=20)
+        warnings.warn("others are heard as before", stacklevel=1)
+    assert [str(each.message).split()[0] for each in said] == ["of", "complains", "others"]
+
+
 def test_a_pass_that_does_nothing_passes():
     with pytest.warns(UserWarning, match="does_nothing has changed none of the 20 programs"):
         assert rewrite.check(does_nothing, programs=20) is None
