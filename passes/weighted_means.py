@@ -48,7 +48,7 @@ class WeightMeans(Pass):
         made: dict[str, list[tuple[int, str]]] = {}
         places = {op: place for place, op in enumerate(program.global_block().ops)}
         changed = False
-        for op in list(_ops_of_loss(samples)):
+        for op in list(ops_of_loss(samples)):
             for grad in samples.gradients_of(op):
                 totals = _Totals(samples, op, grad, self.ranks, places, made)
                 if not totals.is_done:
@@ -69,10 +69,10 @@ def means_of_loss(program: Program) -> Iterator[Operator]:
     They are means, and operators that read what is made of several samples, as a division by their number does.
     """
     samples = Samples(program.global_block())
-    yield from (op for op in _ops_of_loss(samples) if samples.averages(op) or samples.is_by_totals(op))
+    yield from (op for op in ops_of_loss(samples) if samples.averages(op) or samples.is_by_totals(op))
 
 
-def _ops_of_loss(samples: Samples) -> Iterator[Operator]:
+def ops_of_loss(samples: Samples) -> Iterator[Operator]:
     """The operators of the forward pass that the loss needs, the last first."""
     ops = samples.block.ops
     needed = {name for op in ops if op.role & Role.LOSS and not op.role & Role.BACKWARD for name in op.output_arg_names}

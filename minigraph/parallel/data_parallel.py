@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from minigraph.errors import ProgramError, warn
 from minigraph.ir import Program
+from minigraph.parallel.drawing import describe_draws
 from minigraph.parallel.feeds import describe_feeds
 from minigraph.parallel.joining import join_state
 from minigraph.parallel.losses import describe_mixed_samples
@@ -70,7 +71,8 @@ class DataParallel(GradAllReduce):
         If the loss averages over samples and `ragged` is false: ranks must then be fed as many samples each. If the
         loss is no mean over samples. If samples lie along another dimension of a feed than the first of unknown size.
         If a ``batch_norm`` normalizes by the samples of a rank, or something such as ``auc`` keeps state of them that
-        `exact` can't join. With `exact`, if the number of BLAS threads is not chosen.
+        `exact` can't join. Without `exact`, if each rank draws random numbers for itself, as ``dropout`` and ``nce``
+        do. With `exact`, if the number of BLAS threads is not chosen.
 
     Examples
     --------
@@ -111,6 +113,8 @@ class DataParallel(GradAllReduce):
         changed = False
         statistics = dict(of_own_samples(program)) if self.ranks > 1 else {}
         self._warn_of_losses(program)
+        if self.ranks > 1 and not self.exact and (draws := describe_draws(program)) is not None:
+            warn(draws)
         if self.exact:
             warn_of_threads()
             changed = ShardBatch(self._shards // self.ranks).apply(program)
