@@ -17,6 +17,12 @@ def add_scaled(x, factor, out):
         out[j] += factor * x[j]
 
 
+def copy(x, out):
+    # An element at a time: numba takes two seconds longer to compile an assignment of arrays, whose shapes may differ.
+    for j in range(out.size):
+        out[j] = x[j]
+
+
 def shared(x):
     """Divide elements by their sum, and return the sum."""
     total = 0.0
@@ -48,7 +54,7 @@ def losses(emission, transition, weights, top, tags, starts, lengths, alpha, exp
                     add_scaled(weights[2 + tag], before[tag], now)
                 score += transition[2 + tags[row - 1], tags[row]]
             else:
-                now[:] = weights[0]
+                copy(weights[0], now)
                 score += transition[0, tags[row]]
             for tag in range(now.size):
                 now[tag] *= own[tag]
@@ -98,7 +104,7 @@ def gradients(weights, back, tags, starts, lengths, alpha, exps, d, d_emission, 
         for row in range(start + lengths[sequence] - 1, start - 1, -1):
             is_last = row == start + lengths[sequence] - 1
             if is_last:
-                beta[:] = weights[1]
+                copy(weights[1], beta)
             else:
                 # The sums over the paths that go on with a tag, its own exponential among their factors.
                 for tag in range(count):
@@ -117,9 +123,9 @@ def gradients(weights, back, tags, starts, lengths, alpha, exps, d, d_emission, 
                 marginal[tag] *= own
                 d_emission[row, tag] = marginal[tag]
             if row == start:
-                d_weights[0] += marginal
+                add_scaled(marginal, 1.0, d_weights[0])
             if is_last:
-                d_weights[1] += marginal
+                add_scaled(marginal, 1.0, d_weights[1])
     for tag in range(count):
         for j in range(count):
             d_weights[2 + tag, j] += weights[2 + tag, j] * pairs[tag, j]
@@ -132,15 +138,17 @@ def best_paths(emission, transition, lengths, best, path):
         for step in range(count):
             now, own = best[step], emission[sequence, step]
             if step:
-                before = best[step - 1]
-                now[:] = before[0] + transition[2]
+                before, reach = best[step - 1], transition[2]
+                first = before[0]
+                for j in range(now.size):
+                    now[j] = first + reach[j]
                 for tag in range(1, now.size):
                     reach = transition[2 + tag]
                     for j in range(now.size):
                         score = before[tag] + reach[j]
                         now[j] = score if score > now[j] else now[j]
             else:
-                now[:] = transition[0]
+                copy(transition[0], now)
             for tag in range(now.size):
                 now[tag] += own[tag]
         for step in range(count - 1, -1, -1):
