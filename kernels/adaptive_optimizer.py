@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from numpy import absolute, maximum, sqrt
+from numpy import absolute, maximum, power, sign, sqrt, where
 
-from minigraph.kernels.buffers import deliver
 from minigraph.kernels.optimizer import length, ratio_of_lengths, stepped
 from minigraph.kernels.registry import kernel
 from minigraph.kernels.update_kernels import is_skipped, kept, update
@@ -129,35 +128,18 @@ def rmsprop(param, mean_square, mean_grad, rate, grad, moment, skip, *, epsilon,
     return param, moment, mean_square, mean_grad
 
 
-@kernel("ftrl")
-def ftrl(xp, param, squared, linear, grad, rate, skip, *, l1, l2, lr_power, out=None):
-    if is_skipped(skip):
-        return kept(xp, (param, squared, linear), out)
-    param_out, squared_out, linear_out = out or (None, None, None)
-    rate = rate.reshape(1).astype(param.dtype, copy=False)
-    old_root = _root(xp, squared, lr_power)
-    work = xp.square(grad)
-    squared = xp.add(squared, work)
-    root = _root(xp, squared, lr_power)
-
-    xp.subtract(root, old_root, out=work)
-    xp.true_divide(work, rate, out=work)
-    xp.multiply(work, param, out=work)
-    linear = xp.add(linear, grad)
-    xp.subtract(linear, work, out=linear)
-
-    # The parameter is exactly 0 where the penalty is larger, so that the solution is sparse.
-    is_zero = xp.absolute(linear, out=work) <= l1
-    xp.sign(linear, out=work)
-    xp.multiply(work, l1, out=work)
-    xp.subtract(work, linear, out=work)
-    xp.true_divide(root, rate, out=root)
-    xp.add(root, 2 * l2, out=root)
-    param = xp.true_divide(work, root, out=param_out)
-    xp.copyto(param, 0, where=is_zero)
-    return param, deliver(xp, squared, squared_out), deliver(xp, linear, linear_out)
-
-
-def _root(xp, squared, lr_power) -> Any:
+@update()
+def ftrl(param, squared, linear, grad, rate, skip, *, l1, l2, lr_power):
     # A root is faster than a power, and rounds correctly.
-    return xp.sqrt(squared) if lr_power == -0.5 else xp.power(squared, -lr_power)
+    if lr_power == -0.5:
+        old_root = sqrt(squared)
+        squared = squared + grad * grad
+        root = sqrt(squared)
+    else:
+        old_root = power(squared, -lr_power)
+        squared = squared + grad * grad
+        root = power(squared, -lr_power)
+    linear = linear + grad - (root - old_root) / rate * param
+    # The parameter is exactly 0 where the penalty is larger, so that the solution is sparse.
+    param = where(absolute(linear) <= l1, 0, (sign(linear) * l1 - linear) / (root / rate + 2 * l2))
+    return param, squared, linear

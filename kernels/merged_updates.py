@@ -21,7 +21,7 @@ from minigraph.kernels.registry import find_kernel, kernel
 from minigraph.kernels.update_kernels import Update, buffers_for, one_or_all
 from minigraph.kernels.update_rules import POWERS, RULES, SHARED
 
-TYPES = (*(type for type, rule in RULES.items() if "skip" in rule.inputs), "ftrl")
+TYPES = tuple(type for type, rule in RULES.items() if "skip" in rule.inputs)
 """Updates that compute each element for itself."""
 
 _PIECE = 131_072
@@ -51,7 +51,7 @@ class Merged:
     @cached_property
     def outputs(self) -> tuple[str, ...]:
         """The inputs that the kernel replaces, in the order of its results."""
-        return RULES[self._type].outputs if self._type in RULES else ("param", "squared", "linear")
+        return RULES[self._type].outputs
 
     @cached_property
     def _number_outputs(self) -> list[int]:

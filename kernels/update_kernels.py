@@ -8,7 +8,7 @@ from __future__ import annotations
 import ast
 import inspect
 import linecache
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from typing import Any
@@ -260,9 +260,10 @@ class _Writer:
             left or right if isinstance(tree.op, ast.Mult) else left if isinstance(tree.op, ast.Div) else left and right
         )
 
-    def _plain(self, tree: ast.expr) -> str:
-        """A number, or the rows of an array, as an expression."""
-        return ast.unparse(_Plain(self._numbers, self._by_rows).visit(ast.parse(ast.unparse(tree), mode="eval").body))
+    def _plain(self, tree: ast.expr, whole: Iterable[str] = ()) -> str:
+        """An expression of numbers, of arrays that are taken as they are, and of the rows of others."""
+        plain = _Plain(self._numbers, self._by_rows.union(whole))
+        return ast.unparse(plain.visit(ast.parse(ast.unparse(tree), mode="eval").body))
 
     def _operand(self, tree: ast.expr) -> str:
         return self._plain(tree) if self._is_number(tree) else ast.unparse(tree)
@@ -276,6 +277,8 @@ class _Writer:
             return self._operand(tree)
         assert isinstance(tree, ast.BinOp | ast.Call)
         function, operands = _call_of(tree)
+        if function == "where":
+            return self._replaced_where(operands, target, old)
         if function == "add" and self._is_by_rows(operands[1]):
             self._line(f"{target} = {self._call(operands[0], target, old)}")
             self._line(f"{target}[rows] += {self._plain(operands[1])}")
@@ -296,6 +299,16 @@ class _Writer:
         # A product with a learning rate of a wider type keeps that type until it is subtracted.
         out = f"None if is_wider else {target}" if _RATE in texts and target.startswith("work") else target
         return f"xp.{function}({', '.join(texts)}, out={out})"
+
+    def _replaced_where(self, operands: Sequence[ast.expr], target: str, old: str | None) -> str:
+        """The call for the last operand, some of whose elements are then replaced by the number before it."""
+        condition, number, values = operands
+        # Before the values, which may be written over an array of the condition.
+        mask = f"mask{len(self._lines)}"
+        self._line(f"{mask} = {self._plain(condition, set(names_in(condition)))}")
+        self._line(f"{target} = {self._call(values, target, old)}")
+        self._line(f"xp.copyto({target}, {ast.unparse(number)}, where={mask})")
+        return target
 
     # Lines
 

@@ -3,7 +3,7 @@
 A rule is a Python function that reads like the formula of its operator, such as `adam` in
 `minigraph.kernels.adaptive_optimizer`. Its positional parameters are the arrays of the kernel in the order of the
 slots, its keyword parameters the attributes, and it returns the outputs. It consists of assignments of sums, products
-and the functions of `FUNCTIONS`, and of ``if`` with a boolean attribute. Its syntax tree is translated:
+and the functions of `FUNCTIONS`, and of ``if`` with a condition of attributes. Its syntax tree is translated:
 
 - `minigraph.kernels.update_kernels` writes calls of NumPy or CuPy for whole arrays and for selected rows,
 - `Element` has the assignments for one element, with numbers in the place of attributes, from which
@@ -22,8 +22,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-FUNCTIONS = frozenset({"absolute", "maximum", "sqrt"})
-"""Functions that a rule may call; `maximum` keeps NaN."""
+FUNCTIONS = frozenset({"absolute", "maximum", "power", "sign", "sqrt", "where"})
+"""Functions that a rule may call: `maximum` and `sign` keep NaN, `where` takes a comparison, a number and an array."""
 
 POWERS = frozenset({"beta1_pow", "beta2_pow"})
 """Inputs with one number for each parameter, whatever its size."""
@@ -117,6 +117,7 @@ class UpdateRule:
             powers=tuple((name, attrs[_factor(value)]) for name, value in assigned if name in SINGLE),
             common=tuple(found["common"]),
             own=tuple(found["own"]),
+            is_exact=not any("power(" in value for _, value in found["own"]),
         )
 
 
@@ -134,6 +135,8 @@ class Element:
         Assignments of each element.
     powers : pairs of str and float
         The powers that are multiplied once all elements are updated, and their factors.
+    is_exact : bool
+        Whether a loop has the bits of the array library; `power` is rounded differently by each.
     singles, reads, writes : tuple of str
         Inputs of one number, arrays that are read, and arrays that are written.
     numbers : tuple of float
@@ -143,6 +146,7 @@ class Element:
     common: tuple[tuple[str, str], ...]
     own: tuple[tuple[str, str], ...]
     powers: tuple[tuple[str, float], ...]
+    is_exact: bool
     singles: tuple[str, ...]
     reads: tuple[str, ...]
     writes: tuple[str, ...]
@@ -164,7 +168,8 @@ def chosen(statements: Sequence[ast.stmt], attrs: Mapping[str, Any]) -> Iterator
     """The assignments of the branches that these attributes choose."""
     for each in statements:
         if isinstance(each, ast.If):
-            yield from chosen(each.body if attrs[ast.unparse(each.test)] else each.orelse, attrs)
+            holds = eval(ast.unparse(each.test), {}, dict(attrs))
+            yield from chosen(each.body if holds else each.orelse, attrs)
         else:
             assert isinstance(each, ast.Assign)
             yield each

@@ -26,6 +26,8 @@ _KERNEL = """
 typedef {T} T;
 
 __device__ inline T absolute(T x) {{ return fabs(x); }}
+__device__ inline T sign(T x) {{ return x != x ? x : T(x > T(0)) - T(x < T(0)); }}
+__device__ inline T where(bool condition, T x, T y) {{ return condition ? x : y; }}
 __device__ inline T maximum(T x, T y) {{ return x >= y || x != x ? x : y; }}
 
 extern "C" __global__ void update(const long long* table, long long rows, long long pieces, const T* rates,
@@ -158,8 +160,10 @@ class _Plan:
         takes = dtype in _NAMES and all([x.dtype == dtype and x.flags.c_contiguous for x in everything])
         if not takes or (rate is not None and rate.dtype != dtype) or any(n not in lists for n in update.outputs):
             return None
-        shape = Shape(update._type, tuple(lists), tuple(update.outputs))
-        return cls(shape, RULES[update._type].element(attrs), lists, rate, skip, factor, targets, sizes)
+        shape, element = Shape(update._type, tuple(lists), tuple(update.outputs)), RULES[update._type].element(attrs)
+        if not element.is_exact:
+            return None
+        return cls(shape, element, lists, rate, skip, factor, targets, sizes)
 
     def run(self, xp) -> Any:
         outs = [

@@ -103,7 +103,7 @@ def _element(rule: UpdateRule, arrays: Sequence[Any], attrs: Mapping[str, Any]) 
     if is_missing or any(given.get(name) is not None for name in TENSORS.values()):
         return None
     element, dtype = rule.element(attrs), given["param"].dtype
-    return element, numbers_of(element, dtype, attrs)
+    return (element, numbers_of(element, dtype, attrs)) if element.is_exact else None
 
 
 def _least(element: Element, dtype: Any) -> int:

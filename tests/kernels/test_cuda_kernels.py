@@ -224,13 +224,15 @@ def test_an_update_has_the_bits_of_the_shared_kernel(sample, host_cuda):
 
 
 def is_taken(call):
-    """Whether no tensors stand in for attributes and no state is left out."""
+    """Whether no tensors stand in for attributes, no state is left out, and roots are no other powers."""
     given = dict(zip((slot.name for slot in call.op.definition.inputs), call.inputs, strict=True))
+    if call.keywords.get("lr_power", -0.5) != -0.5:
+        return False
     return all(given.get(f"Beta{i}Tensor") is None for i in (1, 2)) and given.get("MeanGrad", True)
 
 
 def test_every_rule_has_a_sample():
-    assert {s.op.removeprefix("merged_") for s in MERGED} == set(TYPES) - {"ftrl"}
+    assert {s.op.removeprefix("merged_") for s in MERGED} == set(TYPES)
 
 
 ATTRS = {
@@ -243,6 +245,7 @@ ATTRS = {
     "decayed_adagrad": {"decay": 0.9, "epsilon": 1e-6},
     "adadelta": {"rho": 0.9, "epsilon": 1e-6},
     "rmsprop": {"decay": 0.9, "momentum": 0.5, "epsilon": 1e-6, "centered": True},
+    "ftrl": {"l1": 0.5, "l2": 0.25, "lr_power": -0.5},
 }
 SIZES = (5, 0, 4096, 1, 9001)
 

@@ -17,7 +17,7 @@ from minigraph.kernels.jit.threads import shares
 
 pytestmark = [pytest.mark.numbers, needs_numba, pytest.mark.usefixtures("like_an_executor")]
 
-SAME_BITS = ("sgd", "momentum", "adam", "adamw", "adamax", "adagrad", "decayed_adagrad", "adadelta", "rmsprop")
+SAME_BITS = ("sgd", "momentum", "adam", "adamw", "adamax", "adagrad", "decayed_adagrad", "adadelta", "rmsprop", "ftrl")
 """Operators whose loops give the bits of the kernel."""
 
 
@@ -109,10 +109,14 @@ RULES = {
         {"beta1": 0.9, "beta2": 0.99, "epsilon": 1e-8, "coeff": 0.01, "with_decay": True, "lr_ratio": 0.5},
         "grad rate moment moment pow pow none none",
     ),
+    "adamax": ({"beta1": 0.9, "beta2": 0.999, "epsilon": 1e-8}, "grad rate moment moment pow"),
     "adagrad": ({"epsilon": 1e-6}, "grad moment rate"),
+    "decayed_adagrad": ({"decay": 0.95, "epsilon": 1e-6}, "grad moment rate"),
+    "adadelta": ({"rho": 0.95, "epsilon": 1e-6}, "grad moment moment"),
     "rmsprop": (
         {"epsilon": 1e-6, "decay": 0.9, "momentum": 0.5, "centered": True}, "moment moment rate grad moment",
     ),
+    "ftrl": ({"l1": 0.5, "l2": 0.25, "lr_power": -0.5}, "moment grad grad rate"),
 }  # fmt: skip
 
 
@@ -169,6 +173,29 @@ def test_values_that_are_not_finite_or_tiny_go_the_same_way(type):
     for value, other in zip(found, expected, strict=True):
         # What would be subnormal may have become 0, which is divided by the epsilon of the rule then.
         assert np.allclose(value, other, rtol=0, atol=np.finfo("float32").tiny / 1e-8, equal_nan=True)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("type", ["adamax", "adagrad", "decayed_adagrad", "adadelta", "ftrl"])
+def test_state_of_zeros_and_gradients_that_are_not_finite_give_the_same_bits(type, dtype):
+    attrs, words = RULES[type]
+    special = np.array([0, -0.0, 1e-3, 1, -1, np.inf, -np.inf, np.nan], dtype)
+    arrays = state(words, (2048,), dtype)
+    names = update_rules.RULES[type].inputs
+    for name, array in zip(names, arrays, strict=True):
+        if array is not None and array.size > 1 and name != "param":
+            array[...] = np.resize(special, 2048) if name == "grad" else 0
+    attrs = attrs | {"l2": 0.0} if "l2" in attrs else attrs  # so that ftrl divides 0 by 0
+    expected = find_kernel(type, "cpu").function(np, *arrays, **attrs)
+    found = compiled_rule(type, arrays, attrs)(*arrays)
+    for value, other in zip(found, expected, strict=True):
+        assert np.array_equal(np.isnan(value), np.isnan(other))
+        assert value[~np.isnan(value)].tobytes() == other[~np.isnan(other)].tobytes()
+
+
+def test_ftrl_with_another_power_has_no_loop():
+    attrs, words = RULES["ftrl"]
+    assert compiled_rule("ftrl", state(words, (2048,), "float32"), attrs | {"lr_power": -0.7}) is None
 
 
 @pytest.mark.parametrize("type", ["momentum", "adam", "adamw", "rmsprop"])

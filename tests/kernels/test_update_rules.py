@@ -7,7 +7,7 @@ from sampled import DETERMINISTIC, ids
 
 from minigraph.kernels import find_kernel
 from minigraph.kernels.update_kernels import LAZY, ROWS, WHOLE, Update
-from minigraph.kernels.update_rules import POWERS, RULES
+from minigraph.kernels.update_rules import POWERS, RULES, SINGLE
 
 UPDATES = [s for s in DETERMINISTIC if s.op in RULES]
 
@@ -61,3 +61,28 @@ def test_a_step_keeps_the_type_of_a_wider_rate(dtype):
     rate = np.array([0.7], np.promote_types(dtype, "float64"))
     found = find_kernel("sgd", "cpu").function(np, param, rate, grad, None)
     assert found.tobytes() == (param - grad * rate).astype(dtype).tobytes()
+
+
+@pytest.mark.parametrize("type", [type for type, rule in RULES.items() if "rate" in rule.inputs])
+def test_state_keeps_its_type_with_a_wider_rate(type):
+    rule = RULES[type]
+    left_out = {"skip", "beta1_tensor", "beta2_tensor"}
+    given = {name: None if name in left_out else np.full(3, 0.5, "float32") for name in rule.inputs}
+    given |= {name: np.array([0.5], "float64" if name == "rate" else "float32") for name in SINGLE & given.keys()}
+    attrs = {name: 0.25 for name in rule.attrs} | {n: True for n in ("with_decay",) if n in rule.attrs}
+    found = find_kernel(type, "cpu").function(np, **given, **attrs)
+    assert {x.dtype.name for x in (found if isinstance(found, tuple) else (found,))} == {"float32"}
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_ftrl_is_exactly_zero_where_nothing_was_seen(dtype):
+    """Also without a penalty, where the quotient is 0 / 0, and with values that are not finite."""
+    special = np.array([0, -0.0, 1e-3, 1, -1, np.inf, -np.inf, np.nan], dtype)
+    grad, linear = (x.ravel() for x in np.meshgrid(special, special))
+    attrs = {"l1": 0.5, "l2": 0.0, "lr_power": -0.5}
+    with np.errstate(all="ignore"):
+        given = np.zeros_like(grad), np.zeros_like(grad), linear, grad, np.array([0.1], dtype), None
+        param, _, new = find_kernel("ftrl", "cpu").function(np, *given, **attrs)
+    assert np.array_equal(param == 0, np.abs(new) <= 0.5)
+    assert not np.signbit(param[param == 0]).any()
+    assert np.isnan(param[np.isnan(new)]).all()

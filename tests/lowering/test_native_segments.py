@@ -493,6 +493,8 @@ OPTIMIZERS = {
     "adamax": fluid.optimizer.Adamax,
     "adagrad": fluid.optimizer.Adagrad,
     "rmsprop": fluid.optimizer.RMSProp,
+    "ftrl": partial(fluid.optimizer.Ftrl, l1=0.01, l2=0.01),
+    "decayed adagrad": fluid.optimizer.DecayedAdagrad,
 }
 
 

@@ -1,4 +1,4 @@
-"""Functions of one number of any type; `maximum` and `minimum` keep NaN."""
+"""Functions of one number of any type; `maximum`, `minimum` and `sign` keep NaN."""
 
 import numpy as np
 
@@ -17,6 +17,10 @@ def minimum(x, y):
 
 def absolute(x):
     return abs(x)
+
+
+def sign(x):
+    return np.sign(x)
 
 
 def floor(x):
