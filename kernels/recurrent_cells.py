@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 from minigraph.kernels.step_products import StepProduct
 
 
-def _sigmoid(xp, x) -> None:
+def _sigmoid(xp, x, out) -> None:
     # By tanh, which cannot overflow.
-    x *= 0.5
-    xp.tanh(x, out=x)
-    _finish_sigmoid(x)
+    xp.multiply(x, 0.5, out=out)
+    xp.tanh(out, out=out)
+    _finish_sigmoid(out)
 
 
 def _finish_sigmoid(x) -> None:
@@ -21,16 +21,17 @@ def _finish_sigmoid(x) -> None:
     x += 0.5
 
 
-def _tanh(xp, x) -> None:
-    xp.tanh(x, out=x)
+def _tanh(xp, x, out) -> None:
+    xp.tanh(x, out=out)
 
 
-def _relu(xp, x) -> None:
-    xp.maximum(x, 0, out=x)
+def _relu(xp, x, out) -> None:
+    xp.maximum(x, 0, out=out)
 
 
-def _identity(xp, x) -> None:
-    pass
+def _identity(xp, x, out) -> None:
+    if out is not x:
+        out[...] = x
 
 
 def _sigmoid_slope(xp, y, out) -> None:
@@ -52,7 +53,7 @@ def _identity_slope(xp, y, out) -> None:
 
 
 class Activation(NamedTuple):
-    """A function that writes over its argument, and one that writes its derivative, from its result."""
+    """A function that writes its result to `out`, perhaps its argument, and one that writes its derivative, from it."""
 
     apply: Callable[..., None]
     slope: Callable[..., None]
@@ -64,6 +65,16 @@ ACTIVATIONS = {
     "relu": Activation(_relu, _relu_slope),
     "identity": Activation(_identity, _identity_slope),
 }
+
+
+def _by_gate(gates, count) -> Any:
+    """[rows, gates * size] as [gates, rows, size], in the same memory."""
+    return gates.reshape(len(gates), count, gates.shape[1] // count).swapaxes(0, 1)
+
+
+def _apart(xp, gates, count) -> Any:
+    """Copy the gates to [gates, rows, size]: on few rows of one gate a call is quicker where they have no gaps."""
+    return _by_gate(gates, count).copy()
 
 
 class LSTM(NamedTuple):
@@ -106,40 +117,43 @@ class LSTMCell:
     def run(self, steps, weight, before, cells_before, run, given, projection) -> None:
         """Compute all steps from the shares of x, which `run.gates` has; `before` may be None, and `cells_before`."""
         xp, size = self.xp, run.cells.shape[1]
-        seen, is_halved = self.seen, self.gate is ACTIVATIONS["sigmoid"]
+        seen, is_halved = None if self.seen is None else self.seen[:, None], self.gate is ACTIVATIONS["sigmoid"]
+        by_gate, gates = _by_gate(run.gates, 4), _apart(xp, run.gates, 4)
         if is_halved:
             # tanh(x / 2) makes a sigmoid of x. A half is exact, and a factor of the weights instead of every step.
-            run.gates[:, size:] *= 0.5
+            gates[1:] *= 0.5
             weight = weight.copy()
             weight[:, size:] *= 0.5
-            seen = None if seen is None else seen * run.gates.dtype.type(0.5)
+            seen = None if seen is None else seen * gates.dtype.type(0.5)
         times = StepProduct(xp, weight, steps.most())
         for step in steps.slices():
             alive = step.stop - step.start
-            gates, cells, squashed, hidden = (each[step] for each in run)
+            now, cells, squashed, hidden = gates[:, step], run.cells[step], run.squashed[step], run.hidden[step]
             if before is not None:
-                gates += times(before[:alive])
-            now = None if cells_before is None else cells_before[:alive]
-            self._step(now, seen, is_halved, gates, cells, squashed, hidden)
+                now += _by_gate(times(before[:alive]), 4)
+            self._step(None if cells_before is None else cells_before[:alive], seen, is_halved, now, cells, squashed)
+            xp.multiply(now[3], squashed, out=hidden)
             before, cells_before = given[step], cells
             if projection is not None:
                 projection.step(xp, hidden, before)
+        by_gate[...] = gates
 
-    def _step(self, before, seen, is_halved, gates, cells, squashed, hidden) -> None:
-        """Compute all results of a step from the sums of its gates, and the cells `before`."""
-        xp, size = self.xp, cells.shape[1]
-        inner, forget, outer = (gates[:, k * size : (k + 1) * size] for k in (1, 2, 3))
-        candidate = gates[:, :size]
+    def _step(self, before, seen, is_halved, gates, cells, squashed) -> None:
+        """Compute the cells of a step and its gates from the sums of the gates, and the cells `before`.
+
+        The gates are [4, rows, size], and `seen` [3, 1, size].
+        """
+        xp = self.xp
+        candidate, inner, forget, outer = gates
         if before is not None and seen is not None:
-            inner += before * seen[0]
-            forget += before * seen[1]
-        first = gates[:, size:] if seen is None else gates[:, size : 3 * size]
+            gates[1:3] += before * seen[:2]
+        first = gates[1:] if seen is None else gates[1:3]
         if is_halved and self.candidate is ACTIVATIONS["tanh"]:
-            both = gates[:, : size + first.shape[1]]
+            both = gates if seen is None else gates[:3]
             xp.tanh(both, out=both)
             _finish_sigmoid(first)
         else:
-            self.candidate.apply(xp, candidate)
+            self.candidate.apply(xp, candidate, candidate)
             self._apply_gate(first, is_halved)
         xp.multiply(inner, candidate, out=cells)
         if before is not None:
@@ -149,16 +163,14 @@ class LSTMCell:
         if seen is not None:
             outer += cells * seen[2]
             self._apply_gate(outer, is_halved)
-        squashed[...] = cells
-        self.cell.apply(xp, squashed)
-        xp.multiply(outer, squashed, out=hidden)
+        self.cell.apply(xp, cells, squashed)
 
     def _apply_gate(self, x, is_halved) -> None:
         if is_halved:
             self.xp.tanh(x, out=x)
             _finish_sigmoid(x)
         else:
-            self.gate.apply(self.xp, x)
+            self.gate.apply(self.xp, x, x)
 
     def run_grad(self, steps, back, run, given, cells_before, d_given, d_cells, d_gates, d_first_cells, projection):
         """Write `d_gates`, and add to `d_first_cells`, the gradient of the cells before the first step.
@@ -166,55 +178,49 @@ class LSTMCell:
         `back` is the transposed weight; `d_given` and `d_cells` are changed.
         """
         xp, slices = self.xp, steps.slices()
-        times, slopes = StepProduct(xp, back, steps.most()), self._slopes(run, cells_before)
+        times, by_gate = StepProduct(xp, back, steps.most()), _by_gate(d_gates, 4)
+        factors, through, onwards, kept = self._slopes(run, cells_before)
+        if projection is not None:
+            to_hidden, projected = StepProduct(xp, projection.weight.T, steps.most()), projection.slopes(xp, given)
         for number in range(len(slices) - 1, -1, -1):
             step, start = slices[number], slices[number - 1].start
             alive = slice(start, start + step.stop - step.start)
             d_hidden = d_given[step]
             if projection is not None:
-                d_hidden = projection.step_grad(xp, given[step], d_hidden)
+                d_hidden *= projected[step]
+                d_hidden = to_hidden(d_hidden)
+            now, factor, d_now = by_gate[:, step], factors[:, step], d_cells[step]
+            xp.multiply(d_hidden, factor[3], out=now[3])
+            d_now += d_hidden * through[step]
+            if kept is not None:
+                d_now *= kept[step]
+            xp.multiply(d_now, factor[:3], out=now[:3])
             d_before = d_cells[alive] if number else d_first_cells
-            factors = tuple(None if each is None else each[step] for each in slopes)
-            self._step_grad(factors, d_hidden, d_cells[step], d_gates[step], d_before)
+            d_before += d_now * onwards[step]
             if number:
                 d_given[alive] += times(d_gates[step])
 
     def _slopes(self, run, before) -> tuple[Any, ...]:
         """Factors that make gradients those of the gates, for all rows at once.
 
-        For the gates, [rows, 4, size], where those of the output gate belong to the gradient of the hidden state and
+        For the gates, [4, rows, size], where those of the output gate belong to the gradient of the hidden state and
         others to that of the cells; for the cells from the hidden state; for the cells before; and None, or the cells
-        that were not clipped.
+        that were not clipped. The last two pass through the gates that see the cells as well.
         """
-        xp, size = self.xp, run.cells.shape[1]
-        gates = run.gates.reshape(len(run.gates), 4, size)
-        factors, through = xp.empty_like(gates), xp.empty_like(run.squashed)
-        self.candidate.slope(xp, gates[:, 0], factors[:, 0])
-        self.gate.slope(xp, gates[:, 1:], factors[:, 1:])
-        for place, other in enumerate((gates[:, 1], gates[:, 0], before, run.squashed)):
-            factors[:, place] *= other
+        xp, gates = self.xp, _by_gate(run.gates, 4)
+        factors, through = xp.empty(gates.shape, gates.dtype), xp.empty_like(run.squashed)
+        self.candidate.slope(xp, gates[0], factors[0])
+        self.gate.slope(xp, gates[1:], factors[1:])
+        for factor, other in zip(factors, (gates[1], gates[0], before, run.squashed), strict=True):
+            factor *= other
         self.cell.slope(xp, run.squashed, through)
-        through *= gates[:, 3]
-        return factors, through, gates[:, 2], abs(run.cells) < self.clip if self.clip > 0 else None
-
-    def _step_grad(self, slopes, d_hidden, d_cells, d_gates, d_before) -> None:
-        """Write from the gradients of a step's results `d_gates`, and add to `d_before`, that of the cells before.
-
-        `d_cells` is changed.
-        """
-        xp, (factors, through, forget, kept) = self.xp, slopes
-        d_gates = d_gates.reshape(factors.shape)
-        xp.multiply(d_hidden, factors[:, 3], out=d_gates[:, 3])
-        d_cells += d_hidden * through
+        through *= gates[3]
+        onwards = gates[2].copy()
         if self.seen is not None:
-            d_cells += d_gates[:, 3] * self.seen[2]
-        if kept is not None:
-            d_cells *= kept
-        xp.multiply(d_cells[:, None], factors[:, :3], out=d_gates[:, :3])
-        d_before += d_cells * forget
-        if self.seen is not None:
-            d_before += d_gates[:, 1] * self.seen[0]
-            d_before += d_gates[:, 2] * self.seen[1]
+            through += factors[3] * self.seen[2]
+            onwards += factors[1] * self.seen[0]
+            onwards += factors[2] * self.seen[1]
+        return factors, through, onwards, abs(run.cells) < self.clip if self.clip > 0 else None
 
 
 class Projection(NamedTuple):
@@ -225,19 +231,17 @@ class Projection(NamedTuple):
     clip: float
 
     def step(self, xp, hidden, out) -> None:
-        out[...] = xp.dot(hidden, self.weight)
-        self.act.apply(xp, out)
+        self.act.apply(xp, xp.dot(hidden, self.weight), out)
         if self.clip > 0:
             xp.clip(out, -self.clip, self.clip, out=out)
 
-    def step_grad(self, xp, out, d_out) -> Any:
-        """The gradient of the hidden state; `d_out` becomes that of the product."""
-        slope = xp.empty_like(out)
-        self.act.slope(xp, out, slope)
-        d_out *= slope
+    def slopes(self, xp, out) -> Any:
+        """Factors that make gradients of the results `out` those of the products."""
+        slopes = xp.empty_like(out)
+        self.act.slope(xp, out, slopes)
         if self.clip > 0:
-            d_out *= abs(out) < self.clip
-        return xp.dot(d_out, self.weight.T)
+            slopes *= abs(out) < self.clip
+        return slopes
 
 
 def weights_of_cell(bias) -> Any:
@@ -277,31 +281,32 @@ class GRUCell:
 
     def run(self, steps, weight, before, run) -> None:
         """Compute all steps from the shares of x, which `run.gates` has; `before` are the states before the first."""
-        xp, size = self.xp, run.hidden.shape[1]
+        xp = self.xp
         for_gates, for_candidate = weights_of_gru(weight)
         is_halved = self.gate is ACTIVATIONS["sigmoid"]
+        by_gate, gates = _by_gate(run.gates, 3), _apart(xp, run.gates, 3)
         if is_halved:  # as in `LSTMCell.run`
-            run.gates[:, : 2 * size] *= 0.5
-            for_gates = for_gates * run.gates.dtype.type(0.5)
+            gates[:2] *= 0.5
+            for_gates = for_gates * gates.dtype.type(0.5)
         to_gates, to_candidate = (StepProduct(xp, each, steps.most()) for each in (for_gates, for_candidate))
         for step in steps.slices():
-            gates, kept, hidden = (each[step] for each in run)
-            before = before[: len(gates)]
-            both, candidate = gates[:, : 2 * size], gates[:, 2 * size :]
-            both += to_gates(before)
+            both, candidate, kept, hidden = gates[:2, step], gates[2, step], run.kept[step], run.hidden[step]
+            before = before[: len(hidden)]
+            both += _by_gate(to_gates(before), 2)
             if is_halved:
                 xp.tanh(both, out=both)
                 _finish_sigmoid(both)
             else:
-                self.gate.apply(xp, both)
-            xp.multiply(both[:, size:], before, out=kept)
+                self.gate.apply(xp, both, both)
+            xp.multiply(both[1], before, out=kept)
             candidate += to_candidate(kept)
-            self.candidate.apply(xp, candidate)
+            self.candidate.apply(xp, candidate, candidate)
             start, end = (candidate, before) if self.origin_mode else (before, candidate)
             xp.subtract(end, start, out=hidden)
-            hidden *= both[:, :size]
+            hidden *= both[0]
             hidden += start
             before = hidden
+        by_gate[...] = gates
 
     def run_grad(self, steps, for_gates, for_candidate, run, before, d_hidden, d_gates, d_first) -> None:
         """Write `d_gates`, and add to `d_first`, the gradient of the states before the first step.
@@ -311,37 +316,37 @@ class GRUCell:
         """
         xp, size, slices = self.xp, d_hidden.shape[1], steps.slices()
         to_before, to_kept = (StepProduct(xp, each, steps.most()) for each in (for_gates, for_candidate))
-        slopes, past = self._slopes(run.gates, before)
-        gates, by_gate = (each.reshape(-1, 3, size) for each in (run.gates, d_gates))
+        slopes, past, reset = self._slopes(run.gates, before)
+        by_gate = _by_gate(d_gates, 3)
         for number in range(len(slices) - 1, -1, -1):
             step, start = slices[number], slices[number - 1].start
-            d_h, slope, d_g = d_hidden[step], slopes[step], by_gate[step]
+            d_h, slope, d_g = d_hidden[step], slopes[:, step], by_gate[:, step]
             d_before = d_hidden[start : start + len(d_h)] if number else d_first
-            xp.multiply(d_h[:, None], slope[:, ::2], out=d_g[:, ::2])
-            d_kept = to_kept(d_g[:, 2])
-            xp.multiply(d_kept, slope[:, 1], out=d_g[:, 1])
+            xp.multiply(d_h, slope[::2], out=d_g[::2])
+            d_kept = to_kept(d_g[2])
+            xp.multiply(d_kept, slope[1], out=d_g[1])
             d_before += d_h * past[step]
-            d_kept *= gates[step, 1]
+            d_kept *= reset[step]
             d_before += d_kept
             if number:
                 d_before += to_before(d_gates[step, : 2 * size])
 
-    def _slopes(self, gates, before) -> tuple[Any, Any]:
-        """Factors that make gradients those of the gates, for all rows at once, [rows, 3, size].
+    def _slopes(self, gates, before) -> tuple[Any, Any, Any]:
+        """Factors that make gradients those of the gates, for all rows at once, [3, rows, size].
 
         Those of the update gate and the candidate belong to the gradient of the state, that of the reset gate to the
-        gradient of what is kept. The second result is the factor for what goes past the gates.
+        gradient of what is kept. The others are the factor for what goes past the gates, and the reset gate.
         """
         xp = self.xp
-        update, _, candidate = gates = gates.reshape(len(gates), 3, -1).swapaxes(0, 1)
+        update, reset, candidate = gates = _apart(xp, gates, 3)
         past, share = (update, 1 - update) if self.origin_mode else (1 - update, update)
-        slopes = xp.empty((len(before), *gates.shape[::2]), before.dtype)
-        self.gate.slope(xp, gates[:2], slopes[:, :2].swapaxes(0, 1))
-        self.candidate.slope(xp, candidate, slopes[:, 2])
-        slopes[:, 0] *= before - candidate if self.origin_mode else candidate - before
-        slopes[:, 1] *= before
-        slopes[:, 2] *= share
-        return slopes, past
+        slopes = xp.empty_like(gates)
+        self.gate.slope(xp, gates[:2], slopes[:2])
+        self.candidate.slope(xp, candidate, slopes[2])
+        slopes[0] *= before - candidate if self.origin_mode else candidate - before
+        slopes[1] *= before
+        slopes[2] *= share
+        return slopes, past, reset
 
 
 def weights_of_gru(weight) -> tuple[Any, Any]:
