@@ -19,6 +19,7 @@ import numpy as np
 
 from minigraph.errors import MinigraphError, ProgramError
 from minigraph.ir import Block, Operator, Program, Role
+from minigraph.ir.text.notation import DEFAULTS, PROGRAM_DEFAULTS
 from minigraph.ir.type_inference import infer_outputs
 from minigraph.ir.verifier import verify
 from minigraph.opdef import REQUIRED, SUB_BLOCK
@@ -27,6 +28,9 @@ from minigraph.support.public import public
 from minigraph.types import TensorType, VarKind
 
 Fails = Callable[[Case], bool]
+
+_OF_RUNS = frozenset({"is_data", "kind", "lod_level", "persistable"})
+"""Declarations of variables that runs depend on."""
 
 _MOST_TRIES = 2000
 """Maximum candidates that are tried."""
@@ -364,13 +368,14 @@ def _plain_fields(case: Case) -> Iterator[Case]:
                 candidate, copy = copied()
                 setattr(copy, name, plain)
                 yield candidate
-    if case.program.backward_passes:
-        candidate, program = _edited(case)
-        program.backward_passes = 0
-        yield candidate
+    for field, default in PROGRAM_DEFAULTS.items():
+        if getattr(case.program, field) != default:
+            candidate, program = _edited(case)
+            setattr(program, field, default)
+            yield candidate
     for var in case.program.global_block().vars.values():
-        for field, default in (("need_check_feed", False), ("stop_gradient", var.is_data), ("gradient_clip", None)):
-            if getattr(var, field, default) != default:
+        for field, default in DEFAULTS[var.keyword].items():
+            if field not in _OF_RUNS and getattr(var, field) != default:
                 candidate, program = _edited(case)
                 setattr(program.global_block().vars[var.name], field, default)
                 yield candidate
@@ -380,10 +385,10 @@ def _plain_numbers(case: Case) -> Iterator[Case]:
     """Replace numbers of the arrays by ones or zeros."""
     for name, value in case.feed.items():
         for plain in _plainer(value):
-            yield replace(case, feed={**case.feed, name: plain})
+            yield replace(_edited(case)[0], feed={**case.feed, name: plain})
     for name, value in case.state.items():
         for plain in _plainer(value):
-            yield replace(case, state={**case.state, name: plain})
+            yield replace(_edited(case)[0], state={**case.state, name: plain})
 
 
 def _plainer(value: Array) -> Iterator[Array]:
