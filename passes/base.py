@@ -76,6 +76,10 @@ class Pass(Rewrite):
     changes_rounding: ClassVar[bool] = False
     """Whether results may differ by rounding; if not, every bit is kept."""
 
+    keeps_declarations: ClassVar[bool] = True
+    """Whether what is declared of variables and of the program stays, which a later ``minimize`` reads. A pass that
+    freezes parameters changes it on purpose."""
+
     keeps_roles: ClassVar[bool] = True
     """Whether results are written with the roles they had. A pass that joins forward and backward operators is for the
     private programs of executors, where roles decide nothing."""

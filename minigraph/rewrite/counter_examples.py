@@ -36,8 +36,8 @@ class CounterExample:
     state : dict
         Arrays of persistable variables before the run, by name.
     law : str
-        Which law is broken: ``ends``, ``raises``, ``valid``, ``truthful``, ``repeatable``, ``roles``,
-        ``role_vars``, ``runs`` or ``values``.
+        Which law is broken: ``ends``, ``raises``, ``valid``, ``truthful``, ``declarations``, ``repeatable``,
+        ``roles``, ``role_vars``, ``runs`` or ``values``.
     difference : str
         What is wrong, in words and numbers.
     rewritten : Program or None

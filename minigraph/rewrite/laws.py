@@ -1,7 +1,8 @@
 """Laws of a pass, tried on one program.
 
 A pass ends and raises nothing, the program it leaves is valid, it says truthfully whether it changed anything, a
-second time changes nothing, operators keep their roles, and what is fetched or persistable keeps its value.
+second time changes nothing, declarations of what stays are kept, operators keep their roles, and what is fetched or
+persistable keeps its value.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from minigraph.rewrite.cases import (
     is_finite,
     results_by_op,
 )
+from minigraph.rewrite.declarations import changed_declaration
 from minigraph.rewrite.limits import EDITS, EDITS_PER_OP, Endless, bounded
 
 SECONDS = 10.0
@@ -40,7 +42,8 @@ class Broken:
     """A law that a pass breaks."""
 
     law: str
-    """``ends``, ``raises``, ``valid``, ``truthful``, ``repeatable``, ``roles``, ``role_vars``, ``runs``, ``values``."""
+    """``ends``, ``raises``, ``valid``, ``truthful``, ``declarations``, ``repeatable``, ``roles``, ``role_vars``,
+    ``runs``, ``values``."""
     text: str
     """Description of what happened, with the values."""
     kind: str = ""
@@ -71,6 +74,7 @@ class Subject:
         members = rewrite.passes if isinstance(rewrite, Pipeline) else (rewrite,)
         self.changes_rounding = any(getattr(each, "changes_rounding", False) for each in members)
         self.keeps_roles = all(getattr(each, "keeps_roles", True) for each in members)
+        self.keeps_declarations = all(getattr(each, "keeps_declarations", True) for each in members)
         self.is_pipeline = isinstance(rewrite, Pipeline)
 
     @property
@@ -133,7 +137,8 @@ def rewritten(subject: Subject, program: Program) -> tuple[Program | None, Broke
         line = subject.line_of(error)
         text = f"{subject.name} raises {type(error).__name__}: {error}\n  at {line}"
         return None, Broken("raises", text, f"{type(error).__name__} {line}")
-    if program.equals(twin):
+    declared = changed_declaration(program, twin)
+    if not declared and program.equals(twin):
         if not changed:
             return None, None
         text = f"{subject.name} says that it changed the program, and did not{subject.answer()}"
@@ -148,6 +153,8 @@ def rewritten(subject: Subject, program: Program) -> tuple[Program | None, Broke
         return twin, Broken(
             "valid", f"{subject.name} leaves a program that breaks an invariant\n{text}", rewritten=twin
         )
+    if declared and subject.keeps_declarations:
+        return twin, Broken("declarations", f"{subject.name} changes a declaration\n{declared}", rewritten=twin)
     try:
         text = _second_time(subject, twin)
     except Endless as error:

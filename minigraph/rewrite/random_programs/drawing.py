@@ -20,6 +20,7 @@ from minigraph.layers.io import fluid_data as data
 from minigraph.opdef import SUB_BLOCK, OpDef, definition_of
 from minigraph.rewrite.random_programs.arrays import Drawn
 from minigraph.rewrite.random_programs.attributes import AttrValues
+from minigraph.rewrite.random_programs.declaring import declare
 from minigraph.rewrite.random_programs.free_steps import FREE, Sources, like
 from minigraph.rewrite.random_programs.operator_types import all_types, asks_for_training, by_type, forward_types
 from minigraph.rewrite.random_programs.recipes import STEPS, Clip, Training, train
@@ -218,6 +219,7 @@ class _Drawing:
             self._train()
         program = self.block.program
         program.roots = tuple(self._fetched())
+        declare(Random(str(self.choose.getstate())), program)
         return Drawn(program, self.rows, self.sources.arrays)
 
     def _step(self) -> None:
