@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from minigraph.errors import ProgramError
 from minigraph.ir import Variable
 from minigraph.layer_helper import LayerHelper, check_floating, check_variable, emit, layer
 from minigraph.layers.compare import equal
@@ -109,6 +110,7 @@ def npair_loss(anchor: Variable, positive: Variable, labels: Variable, l2_reg: f
     anchor, positive : Variable, float[batch, features]
         Embeddings of pairs of the same class.
     labels : Variable, float or int64[batch]
+        Of a known size.
     l2_reg : float
         A quarter of it is the weight of the mean squared lengths.
 
@@ -123,8 +125,12 @@ def npair_loss(anchor: Variable, positive: Variable, labels: Variable, l2_reg: f
     anchor = check_floating(anchor, "npair_loss: anchor")
     positive = check_floating(positive, "npair_loss: positive")
     labels = check_variable(labels, "npair_loss: labels")
-    assert labels.shape is not None
-    batch = labels.shape[0]
+    batch = next(iter(labels.shape or ()), -1)
+    if batch < 0:
+        raise ProgramError(
+            f"npair_loss: the number of labels must be known, got {labels}",
+            hint="Declare it, fluid.data('labels', [32], 'int64'): each sample is compared with all others.",
+        )
     column = expand(reshape(labels, [batch, 1]), [1, batch])
     same = equal(column, transpose(column, [1, 0])).astype("float32")
     weights = same / reduce_sum(same, dim=1, keep_dim=True)

@@ -273,6 +273,16 @@ def test_a_ranking_needs_two_classes():
             layers.bpr_loss(x, label)
 
 
+@pytest.mark.parametrize("shape", [[None], [None, 1], []])
+def test_labels_of_pairs_have_a_known_size(shape):
+    with fluid.program_guard(fluid.Program(), fluid.Program()):
+        x, labels = fluid.data("x", [None, 3]), fluid.data("labels", shape, "int64")
+        with pytest.raises(ProgramError, match="npair_loss: the number of labels must be known, got labels") as error:
+            layers.npair_loss(x, x, labels)
+        assert "fluid.data('labels', [32], 'int64')" in str(error.value)
+        assert layers.npair_loss(x, x, fluid.data("some", [4, 1], "int64")).shape == (1,)
+
+
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_lengths_may_have_fractions(dtype):
     with fluid.program_guard(fluid.Program(), fluid.Program()):

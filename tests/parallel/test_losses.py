@@ -197,6 +197,7 @@ MIXING = {
     "matmul": lambda x: layers.matmul(turned(x), turned(x), transpose_x=True),
     "matmul over samples": lambda x: layers.matmul(x, layers.matmul(x, x, transpose_x=True)),
     "matmul of steps": lambda x: layers.matmul(steps(x), steps(x), transpose_y=True),
+    "matmul of pairs": lambda x: layers.npair_loss(x, x, fluid.data("labels", [8], "int64")),
     "reduce_max": lambda x: steps(x) - layers.reduce_max(steps(x), dim=[1], keep_dim=True),
 }
 APART = {
