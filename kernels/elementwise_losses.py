@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
+
 from minigraph.kernels.activation import log_of_one_plus_exp, logistic
 from minigraph.kernels.registry import kernel
 from minigraph.kernels.sums import add_over
@@ -37,7 +39,9 @@ def _shares(xp, label, normalize, ignore_index) -> Any:
     counts = below | above
     if not normalize:
         return counts
-    return counts / xp.maximum(xp.count_nonzero(counts), 1).astype(label.dtype)
+    # As a sum of float64, which is as exact, the count belongs to the native call.
+    count = np.add.reduce(counts, None, np.float64) if xp is np else xp.count_nonzero(counts)
+    return counts / xp.maximum(count, 1).astype(label.dtype)
 
 
 @kernel("huber_loss")

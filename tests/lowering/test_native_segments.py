@@ -439,6 +439,28 @@ def test_a_reduction_has_the_same_bits_in_a_table(shape, dtype, monkeypatch):
             assert bits(run(executor, fetch, x=feed)) == bits([reduced(np, feed)]), (ufunc, axes)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("ignored", [-1, 0, 1, 7])
+@pytest.mark.parametrize("normalize", [False, True])
+def test_a_loss_of_single_numbers_gives_the_same_bits_in_a_table(normalize, ignored, dtype):
+    """Also of labels that are all ignored, and of logits that are not finite."""
+    shape = [40, 3]
+    x, y = fluid.data("x", shape, dtype), fluid.data("y", shape, dtype)
+    x.stop_gradient = False
+    loss = layers.mean(layers.sigmoid_cross_entropy_with_logits(x, y, ignored, normalize=normalize))
+    (d_x,) = fluid.gradients(loss, x)
+    rng, executor = np.random.default_rng(0), fluid.Executor(jit=True)
+    feeds = [
+        {"x": rng.standard_normal(shape).astype(dtype), "y": rng.integers(-1, 2, shape).astype(dtype)},
+        {"x": np.full(shape, np.inf, dtype), "y": rng.uniform(size=shape).astype(dtype)},
+        {"x": np.ones(shape, dtype), "y": np.full(shape, ignored, dtype)},
+    ]
+    assert outside(source(executor, [loss, d_x], **feeds[0])) == []
+    for feed in feeds:
+        expected = run(fluid.Executor(jit=False), [loss, d_x], **feed)
+        assert bits(run(executor, [loss, d_x], **feed)) == bits(expected)
+
+
 def writes_to_an_input(xp, x):
     x[0] = 1
     return xp.exp(x)
