@@ -29,6 +29,9 @@ def _(m: Match) -> Iterator[tuple[bool, str]]:
     # The size of the result is unknown then: what reads it, and never runs, would not fit the size that slice tells.
     is_inside = all(size < 0 or min(a, b) >= -size for size, a, b in zip(sizes, m.starts, m.ends, strict=False))
     yield is_inside, "starts and ends must not lie before the first row"
+    spans = zip(sizes, m.starts, m.ends, strict=False)
+    has_rows = all(size < 0 or range(size)[start:end] for size, start, end in spans)
+    yield has_rows, "there must be rows: slice refuses to take none"
 
 
 @_strided.to
