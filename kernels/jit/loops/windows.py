@@ -26,22 +26,23 @@ def unfold(turned, height, width, matrix, begin, end):
     `height` and `width` are number, length and stride of windows, dilation, elements and padding along a dimension;
     `turned` is [channels, height * width, batch].
     """
+    # Elements by their places: reshaped views take numba half as long again to compile.
     (rows, size, down, apart, length, top), (columns, breadth, along, beside, reach, left) = height, width
     batch = turned.shape[2]
     for c in range(begin, end):
-        pixels = turned[c].reshape(length, reach, batch)
         for i in range(size):
             for j in range(breadth):
-                elements = matrix[(c * size + i) * breadth + j].reshape(rows, columns, batch)
+                line = (c * size + i) * breadth + j
                 for row in range(rows):
                     for column in range(columns):
                         r, s = row * down - top + i * apart, column * along - left + j * beside
+                        at, pixel = (row * columns + column) * batch, r * reach + s
                         if 0 <= r < length and 0 <= s < reach:
                             for n in range(batch):
-                                elements[row, column, n] = pixels[r, s, n]
+                                matrix[line, at + n] = turned[c, pixel, n]
                         else:
                             for n in range(batch):
-                                elements[row, column, n] = 0
+                                matrix[line, at + n] = 0
 
 
 def fold(turned, height, width, matrix, begin, end):
