@@ -64,7 +64,7 @@ def show(example, file):
         except Exception as error:
             assert example.law in ("raises", "valid", "runs", "repeatable"), error
         else:
-            assert example.law in ("truthful", "roles", "role_vars", "repeatable", "values")
+            assert example.law in ("truthful", "declarations", "roles", "role_vars", "repeatable", "values")
     if example.law == "values":
         assert "differs" in said.getvalue()
 
