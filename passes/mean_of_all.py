@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from math import isclose, prod
 from typing import Any, ClassVar
 
 from minigraph.ir import Program
-from minigraph.passes.move_factors import MoveFactors
+from minigraph.passes.move_factors import MoveFactors, has_multiples
 from minigraph.passes.rules import Match, Rule, Rules, attr, op, rule, with_gradients
 from minigraph.support.window_rules import spatial_dims
 from minigraph.types import DType
@@ -223,7 +224,7 @@ class MeanOfAll(Rules):
 
     A sum of sums becomes one sum, a mean of means one mean, a mean of sums a multiple of the mean, that of one number
     the number, the mean of a reshaped value that of the value, and the average of whole images a ``reduce_mean``.
-    Likewise for their gradients. `MoveFactors` runs, too: a factor would hide what a sum is of.
+    Likewise for their gradients. The rules of `MoveFactors` run, too: a factor would hide what a sum is of.
     `FuseMeanLoss` looks for ``mean`` only, `FindNormalizations` for ``reduce_mean``. A float64 sum stays where the
     factor, which is a float32, is not exactly 1 by the number of elements.
 
@@ -254,9 +255,10 @@ class MeanOfAll(Rules):
         _pooled_grad,
     )
 
-    def apply(self, program: Program) -> bool:
-        changed = super().apply(program)
-        while MoveFactors().apply(program):
-            changed = True
-            super().apply(program)
-        return changed
+    def _run(self, program: Program) -> bool:
+        changed = super()._run(program)
+        return (has_multiples(program) and self._with_factors._run(program)) or changed
+
+    @cached_property
+    def _with_factors(self) -> Rules:
+        return Rules(*self.rules, *MoveFactors.rules)

@@ -106,11 +106,15 @@ class MoveFactors(Rules):
 
     def apply(self, program: Program) -> bool:
         # Most programs have scales, products and sums, but none that the rules are about.
-        return any(map(_has_multiples, program.blocks)) and super().apply(program)
+        return has_multiples(program) and super().apply(program)
+
+
+def has_multiples(program: Program) -> bool:
+    """Whether, by the names, a sum or mean reads multiples or products of them, or has two factors."""
+    return any(map(_has_multiples, program.blocks))
 
 
 def _has_multiples(block: Block) -> bool:
-    """Whether, by the names, a sum or mean reads multiples or products of them, or has two factors."""
     ops = block.ops
     scales, products = ops.of_type("scale"), ops.of_type("elementwise_mul")
     multiples = _results(scales)

@@ -128,7 +128,7 @@ def drawn_like(values, seed=1):
     return [rng.uniform(-1, 1, value.shape).astype(value.dtype) for value in values]
 
 
-ROUNDED = {"elu_grad_grad", "instance_norm_grad_grad", "pool2d", "pow"}
+ROUNDED = {"elementwise_div_grad_grad", "elu_grad_grad", "instance_norm_grad_grad", "pool2d", "pow"}
 """Operators that passes of the executor write as others, or whose gradients have equal operators that passes share."""
 
 

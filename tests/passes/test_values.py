@@ -379,7 +379,7 @@ def assert_right(values):
     for value in writer:
         roots = values.block.program.roots
         is_kept = roots is None or value[0] in roots or values.block.var(value[0]).persistable
-        assert values.is_live_out(value) == (current[value[0]] == value and is_kept)
+        assert values.is_live_out(Value(*value)) == (current[value[0]] == value and is_kept)
 
 
 def edit(draw, values):
