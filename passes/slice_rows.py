@@ -29,9 +29,11 @@ def _(m: Match) -> Iterator[tuple[bool, str]]:
     # The size of the result is unknown then: what reads it, and never runs, would not fit the size that slice tells.
     is_inside = all(size < 0 or min(a, b) >= -size for size, a, b in zip(sizes, m.starts, m.ends, strict=False))
     yield is_inside, "starts and ends must not lie before the first row"
-    spans = zip(sizes, m.starts, m.ends, strict=False)
-    has_rows = all(size < 0 or range(size)[start:end] for size, start, end in spans)
-    yield has_rows, "there must be rows: slice refuses to take none"
+    spans = [size if size < 0 else len(range(size)[a:b]) for size, a, b in zip(sizes, m.starts, m.ends, strict=False)]
+    yield all(spans), "there must be rows: slice refuses to take none"
+    taken = dict(zip(m.axes, spans, strict=False))
+    # A strided_slice that infers no sizes may declare so, and is an error when it runs.
+    yield all(taken.get(axis, 1) in (-1, 1) for axis in m.decrease_axis), "a dimension that goes must have one row"
 
 
 @_strided.to

@@ -352,7 +352,7 @@ def traced(
     except (MinigraphError, TypeError, AttributeError, ValueError, IndexError) as error:
         said = error.message if isinstance(error, MinigraphError) else str(error)
         if isinstance(error.__cause__, AssertionError):  # layers assert that they know the shape
-            said = said.replace(AssertionError.__name__, "the shape of a placeholder is not known")
+            said = f"{said.partition(': ')[0]}: the shape of a placeholder is not known"
         raise RuleError(
             f"{what} cannot be run on placeholders: {said}", site=line_within(function, error),
             hint=_hint_for(error),

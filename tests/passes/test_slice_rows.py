@@ -38,11 +38,24 @@ def test_a_strided_slice_without_strides_is_a_slice():
         ["w: float32[-1, 2] = strided_slice(Input=x) {axes=[0], starts=[-9], ends=[-1], strides=[1]}"],
         ["w: float32[-1, 2] = strided_slice(Input=x) {axes=[0], starts=[-1], ends=[0], strides=[1], infer_flags=[-1]}"],
         ["w: float32[-1, 2] = strided_slice(Input=x) {axes=[0], starts=[9], ends=[12], strides=[1], infer_flags=[-1]}"],
+        [
+            "w: float32[2] = strided_slice(Input=x) {axes=[0], starts=[0], ends=[3], strides=[1], infer_flags=[-1],"
+            " decrease_axis=[0]}"
+        ],
         [ROW.replace("=3.0, str_value='3'", "=4.0"), "w: float32[1, 2] = gather(X=x, Index=i)"],
         [ROW.replace("=3.0, str_value='3'", "=-1.0"), "w: float32[1, 2] = gather(X=x, Index=i)"],
         [ROW.replace("int32[1]", "int32[2]").replace("[1]", "[2]"), "w: float32[2, 2] = gather(X=x, Index=i)"],
     ],
-    ids=["strides", "before the first row", "no rows", "behind the last row", "no such row", "negative", "two rows"],
+    ids=[
+        "strides",
+        "before the first row",
+        "no rows",
+        "behind the last row",
+        "three rows as one",
+        "no such row",
+        "negative",
+        "two rows",
+    ],
 )
 def test_others_stay(lines):
     assert not any(" slice(" in line for line in left(*lines))
