@@ -105,7 +105,8 @@ def test_what_is_found_is_small_and_its_script_shows_the_declaration(capsys):
     assert len(block.ops) <= 1 and len(block.vars) <= 3
     (parameter,) = block.all_parameters()
     assert (parameter.regularizer, parameter.gradient_clip, parameter.trainable) == (None, None, True)
-    exec(compile(found.to_python(), "script.py", "exec"), {"__name__": "__main__"})
+    with np.printoptions():  # the script sets options of its own
+        exec(compile(found.to_python(), "script.py", "exec"), {"__name__": "__main__"})
     assert "need_clip=False" in capsys.readouterr().out
 
 
