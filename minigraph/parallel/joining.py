@@ -13,7 +13,7 @@ _OF_SHARD = ".shard_"
 
 
 def join_state(program: Program, ranks: int, keepers: Iterable[Operator]) -> set[Operator]:
-    """Let operators with state of samples, such as ``auc``, read the samples of all ranks; return those that can.
+    """Let operators with state of samples, such as ``auc``, read the samples of all ranks; return those operators.
 
     These operators, and those between them and the results of the shards, read the rows of all ranks in the order of
     the ranks. A number that is the mean over the shards of a rank becomes the mean over the ranks. So a fetched metric

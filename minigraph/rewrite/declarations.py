@@ -1,4 +1,4 @@
-"""What a program declares beside its operators: who is trained and how, what is kept, what a gradient passes."""
+"""Compare the declarations of two programs: fields of variables and parameters, name scopes, seed and roots."""
 
 from __future__ import annotations
 
