@@ -38,7 +38,9 @@ def linspace(xp, start, stop, num):
 
 @kernel("meshgrid")
 def meshgrid(xp, xs):
-    return [xp.ascontiguousarray(grid) for grid in xp.meshgrid(*xs, indexing="ij")]
+    # Copied by hand, because CuPy gives a single array itself.
+    grids = xp.meshgrid(*xs, indexing="ij", copy=False)
+    return [grid.copy() for grid in grids]
 
 
 @kernel("meshgrid_grad")

@@ -380,6 +380,10 @@ class HostCupy(types.ModuleType):
         ndarray.sent += len(arrays) > 8
         return self.__getattr__("stack")(arrays, axis, out=out)
 
+    def meshgrid(self, *arrays, **words):
+        # CuPy gives a single array itself, NumPy a copy of it.
+        return list(arrays) if len(arrays) < 2 else self.__getattr__("meshgrid")(*arrays, **words)
+
     def nonzero(self, array):
         ndarray.looked_at += 1
         return self.__getattr__("nonzero")(array)

@@ -14,12 +14,13 @@ from itertools import count, product
 
 import numpy as np
 import pytest
+from host_cuda import needs_compiler
 from kernel_calls import OTHER, Call, array_type, each_array, flat
 from sampled import Built
 
 from minigraph.errors import MinigraphError
 from minigraph.executor.interpreter import evaluate
-from minigraph.kernels import find_specializer
+from minigraph.kernels import find_kernel, find_specializer
 from minigraph.kernels.formulas import TYPES as FUSIBLE
 from minigraph.kernels.formulas import has_formula
 from minigraph.kernels.fused import LARGE
@@ -58,11 +59,19 @@ def _loops_that_do_nothing(monkeypatch):
     monkeypatch.setattr("minigraph.kernels.jit.fused.compiled", compiled)
 
 
-def with_gaps(array):
-    return np.repeat(array, 2, axis=-1)[..., ::2] if array.ndim else array.copy()
+def in_order(xp, array):
+    return xp.array(array)
 
 
-LAYOUTS = (np.copy, partial(np.copy, order="F"), with_gaps)
+def in_columns(xp, array):
+    return xp.array(array, order="F")
+
+
+def with_gaps(xp, array):
+    return xp.repeat(xp.array(array), 2, axis=-1)[..., ::2] if array.ndim else xp.array(array)
+
+
+LAYOUTS = (in_order, in_columns, with_gaps)
 """How the elements of what views give to kernels lie, too."""
 
 
@@ -121,17 +130,18 @@ def accepted(row, dtype):
         return []
 
 
-def functions(call):
+def functions(call, xp):
     """Functions that a plan may call, by name, each with whether it takes a buffer."""
-    kernel, words = call.kernel, dict(call.keywords)
+    kernel, words = call.kernel if xp is np else find_kernel(call.op.type, "cuda"), dict(call.keywords)
     if kernel.takes_rng:
-        words["rng"] = np.random.default_rng(0)
-    yield "kernel", partial(kernel.function, np, **words), kernel.takes_out
-    yield "kernel for another array module", partial(kernel.function, OTHER, **words), kernel.takes_out
+        words["rng"] = xp.random.default_rng(0)
+    yield "kernel", partial(kernel.function, xp, **words), kernel.takes_out
+    if xp is np:
+        yield "kernel for another array module", partial(kernel.function, OTHER, **words), kernel.takes_out
     types = [each_array(array_type, entry) for entry in call.inputs]
-    for jit, own in product((False, True), repeat=2):
+    for jit, own in product((False, True), repeat=2) if xp is np else [(False, False)]:
         offer = find_specializer(call.op.type, jit, own)
-        function = None if offer is None else offer(np, *types, **call.keywords)
+        function = None if offer is None else offer(xp, *types, **call.keywords)
         if function is not None:
             yield f"{'compiled ' * jit}{'own ' * own}function", function, kernel.takes_out and not own
 
@@ -145,14 +155,15 @@ def results_of(call, returned):
     return found
 
 
-def faults(call, inputs, function, takes_out):
+def faults(call, xp, inputs, function, takes_out):
     """What is wrong with the arrays that one of the functions for a call returns."""
     first, again = (results_of(call, function(*inputs)) for _ in range(2))
     for slot, i, var, array in first:
         inferred = call.op.block.vars[var].tensor_type
-        if type(array) is not np.ndarray or not array.flags.writeable:
-            yield f"{var} is no array that may be written to"
-        elif array.dtype != inferred.dtype.numpy or not same_shape(array.shape, inferred.shape):
+        if type(array) is not xp.ndarray or (xp is np and not array.flags.writeable):
+            yield f"{var} is no array that may be written to: {type(array)}"
+            continue
+        if array.dtype != inferred.dtype.numpy or not same_shape(array.shape, inferred.shape):
             yield f"{var} is {array_type(array)} where {inferred} was inferred"
         elif array.size and any(size > 1 and not step for size, step in zip(array.shape, array.strides, strict=True)):
             yield f"{var} has elements in one place"
@@ -160,12 +171,13 @@ def faults(call, inputs, function, takes_out):
         others = [x for x in flat(inputs) if x is not may_view] + [x for _, _, name, x in first if name != var]
         if may_view is None:
             others += [x for *_, x in again]
-        if any(np.may_share_memory(array, x) and np.shares_memory(array, x) for x in others):
+        if any(xp.may_share_memory(array, x) and xp.shares_memory(array, x) for x in others):
             yield f"{var} is in the memory of an input, another result or an earlier one"
     if takes_out:
-        buffers = [each_array(np.empty_like, entry) for entry in call.expected]
+        buffers = [each_array(lambda x: xp.empty(x.shape, x.dtype), entry) for entry in call.expected]
         written = results_of(call, function(*inputs, out=call.out(buffers)))
-        if not all(map(operator.is_, [array for *_, array in written], flat(buffers))):
+        is_same = operator.is_ if xp is np else xp.may_share_memory
+        if not all(map(is_same, [array for *_, array in written if array.size], [x for x in flat(buffers) if x.size])):
             yield "out is ignored"
 
 
@@ -177,17 +189,17 @@ def viewed(call, inputs, slot, i):
     return source[i] if isinstance(source, list) else source
 
 
-def assert_lawful(found):
+def assert_lawful(found, xp=np, layouts=LAYOUTS):
     """Check one of the calls that are alike; return how many those are."""
     alike = {
         (call.op.type, repr([each_array(array_type, entry) for entry in call.inputs]), repr(call.keywords)): call
         for call in found
     }
     for key, call in alike.items():
-        for layout in LAYOUTS:
-            inputs = [each_array(layout, entry) for entry in call.inputs]
-            for name, function, takes_out in functions(call):
-                wrong = list(faults(call, inputs, function, takes_out))
+        for layout in layouts:
+            inputs = [each_array(partial(layout, xp), entry) for entry in call.inputs]
+            for name, function, takes_out in functions(call, xp):
+                wrong = list(faults(call, xp, inputs, function, takes_out))
                 assert not wrong, f"the {name} of {key}: {wrong}"
     return len(alike)
 
@@ -198,6 +210,25 @@ def test_results_share_no_memory_that_is_not_declared(type):
     rows = BY_OPERATOR[type]
     assert assert_lawful(call for row in rows for dtype in row.dtypes for call in calls(row, dtype))
     assert_lawful(call for row in rows for dtype in OTHER_TYPES for call in accepted(row, dtype))
+
+
+def assert_lawful_with_cupy(type, xp, dtypes):
+    rows = {facts(row): row for each in BY_OPERATOR[type] for row in (each, *with_ones(each))}.values()
+    found = (call for row in rows for dtype in row.dtypes[:dtypes] for call in accepted(row, dtype))
+    assert_lawful(found, xp, LAYOUTS[:1])
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("type", BY_OPERATOR)
+def test_results_on_a_gpu_share_no_memory_that_is_not_declared(type, cuda_place):
+    assert_lawful_with_cupy(type, cuda_place.xp, dtypes=None)
+
+
+@needs_compiler
+@pytest.mark.laws
+@pytest.mark.parametrize("type", BY_OPERATOR)
+def test_results_on_the_stand_in_share_no_memory_that_is_not_declared(type, strict_host_cuda):
+    assert_lawful_with_cupy(type, strict_host_cuda, dtypes=1)
 
 
 @pytest.mark.laws
