@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from minigraph.kernels.buffers import deliver
 from minigraph.kernels.registry import kernel
 from minigraph.kernels.sums import add_over
+from minigraph.support.communicator import Call, current
 from minigraph.support.window_rules import CHANNELS_LAST
 
 _FEW = 4096
@@ -159,6 +160,104 @@ def batch_norm_grad(
         factor = inverse * scale.reshape(over)
         d_x = d * factor if not flows_through else _through(xp, d, normalized, d_scale, d_bias, factor)
     return _like(x, d_x), _vector(d_scale, scale) if wanted[1] else None, _vector(d_bias, bias) if wanted[2] else None
+
+
+# By channel, over the samples of all ranks
+
+
+class _OfAll(NamedTuple):
+    """Statistics of the channels over the elements of all ranks, float64."""
+
+    elements: int
+    """Elements of each channel."""
+    mean: Any
+    variance: Any
+    means: Any
+    """The mean of each rank, in rows."""
+    sums: Any
+    """Other sums that each rank has given, in rows."""
+
+
+def _of_all(xp, count, mean, variance, *sums, type) -> _OfAll:
+    """Exchange this rank's number of elements of a channel, their mean, variance, and other sums for each channel."""
+    given = [each.reshape(-1).astype(xp.float64) for each in (mean, variance, *sums)]
+    mine = xp.stack([xp.full_like(given[0], count), *given])
+    call = Call(type, f"statistics of {mean.size} channels", 0, str(mine.dtype), mine.shape)
+    rows = xp.stack(list(current().on(xp).gather(mine, call)))
+    counts, means, variances = rows[:, 0], rows[:, 1], rows[:, 2]
+    total = xp.maximum(counts.sum(0), 1.0)
+    mean = (counts * means).sum(0) / total
+    variance = (counts * (variances + xp.square(means - mean))).sum(0) / total
+    return _OfAll(int(rows[:, 0, 0].sum()) if mean.size else 0, mean, variance, means, rows[:, 3:])
+
+
+def _own_moments(xp, x, scale, axes) -> tuple[int, Any, Any, Any]:
+    """The number of elements of a channel on this rank, X minus their mean, the mean, and the variance."""
+    count = math.prod(x.shape[axis] for axis in axes)
+    return count, *_moments(xp, _working(x, scale.size), axes)
+
+
+@kernel("sync_batch_norm")
+def sync_batch_norm(
+    xp, x, scale, bias, mean, variance, momentum_tensor, *, is_test, momentum, epsilon, data_layout, use_global_stats,
+    trainable_statistics,
+):  # fmt: skip
+    alone = current().size == 1 or uses_running_statistics(is_test, use_global_stats, trainable_statistics)
+    attrs = {"is_test": is_test, "use_global_stats": use_global_stats, "trainable_statistics": trainable_statistics}
+    if not alone:
+        axes, over = _channels(x, data_layout)
+        count, centered, own, own_variance = _own_moments(xp, x, scale, axes)
+        found = _of_all(xp, count, own, own_variance, type="sync_batch_norm")
+        alone = found.elements <= 1  # no variance; all ranks find the same
+    if alone:
+        return batch_norm(
+            xp, x, scale, bias, mean, variance, momentum_tensor, momentum=momentum, epsilon=epsilon,
+            data_layout=data_layout, **attrs,
+        )  # fmt: skip
+    share = momentum if momentum_tensor is None else momentum_tensor.reshape(())
+    inverse = 1 / xp.sqrt(found.variance + epsilon)
+    centered += (own.reshape(-1) - found.mean).astype(centered.dtype).reshape(over)
+    factor = (inverse * scale).astype(centered.dtype)
+    return (
+        _like(x, _affine(centered, factor, bias, over)), _moved(mean, found.mean, share),
+        _moved(variance, found.variance, share), _vector(found.mean, mean), _vector(inverse, mean),
+    )  # fmt: skip
+
+
+@kernel("sync_batch_norm_grad")
+def sync_batch_norm_grad(
+    xp, x, scale, bias, saved_mean, saved_inverse, d_y, *, is_test, epsilon, data_layout, use_global_stats,
+    trainable_statistics, wanted,
+):  # fmt: skip
+    alone = current().size == 1 or uses_running_statistics(is_test, use_global_stats, trainable_statistics)
+    attrs = {"is_test": is_test, "use_global_stats": use_global_stats, "trainable_statistics": trainable_statistics}
+    if not alone:
+        axes, over = _channels(x, data_layout)
+        count, centered, own, own_variance = _own_moments(xp, x, scale, axes)
+        d = _like(centered, d_y)
+        along, total = (add_over(xp, each, axes, keepdims=True).reshape(-1) for each in (d * centered, d))
+        found = _of_all(xp, count, own, own_variance, along, total, type="sync_batch_norm_grad")
+        alone = found.elements <= 1
+    if alone:
+        return batch_norm_grad(
+            xp, x, scale, bias, saved_mean, saved_inverse, d_y, epsilon=epsilon, data_layout=data_layout,
+            wanted=wanted, **attrs,
+        )  # fmt: skip
+    shift = own.reshape(-1) - found.mean
+    inverse = 1 / xp.sqrt(found.variance + epsilon)
+    d_x = None
+    if wanted[0]:
+        all_total = found.sums[:, 1].sum(0)
+        all_along = (found.sums[:, 0] + (found.means - found.mean) * found.sums[:, 1]).sum(0) * inverse
+        slope, shared = -inverse * all_along / found.elements, all_total / found.elements
+        # d - mean(d) - normalized * mean(d * normalized), where normalized is (centered + shift) * inverse.
+        centered *= slope.astype(d.dtype).reshape(over)
+        centered += d
+        centered += (slope * shift - shared).astype(d.dtype).reshape(over)
+        centered *= (inverse * scale).astype(d.dtype).reshape(over)
+        d_x = _like(x, centered)
+    d_scale = _vector((along + shift * total) * inverse, scale) if wanted[1] else None
+    return d_x, d_scale, _vector(total, bias) if wanted[2] else None
 
 
 # By sample

@@ -54,6 +54,7 @@ if TYPE_CHECKING:  # imported when they are asked for, see the end
     from minigraph.passes.split_operands import SplitOperands
     from minigraph.passes.split_products import SplitProducts
     from minigraph.passes.split_reshaped import SplitReshaped
+    from minigraph.passes.sync_batch_norm import SyncBatchNorm
     from minigraph.passes.transpose_into_matmul import TransposeIntoMatmul
     from minigraph.passes.transpose_once import TransposeOnce
     from minigraph.passes.transpose_weights import TransposeWeights
@@ -113,6 +114,7 @@ __all__ = [
     "SplitOperands",
     "SplitProducts",
     "SplitReshaped",
+    "SyncBatchNorm",
     "TransposeIntoMatmul",
     "TransposeOnce",
     "TransposeWeights",
@@ -128,6 +130,7 @@ _OTHERS = {
     "Recompute": "minigraph.passes.recompute",
     "ShardBatch": "minigraph.passes.shards",
     "ShardOptimizerState": "minigraph.passes.shard_state",
+    "SyncBatchNorm": "minigraph.passes.sync_batch_norm",
     "WeightMeans": "minigraph.passes.weighted_means",
 }
 """Passes that no executor applies, and their modules."""

@@ -99,6 +99,8 @@ class BatchNorm(Layer):
     `is_test` has an effect in static programs only.
     """
 
+    _op_type = "batch_norm"
+
     @public
     def __init__(
         self,
@@ -139,7 +141,7 @@ class BatchNorm(Layer):
         x = check_floating(input, "BatchNorm: input")
         inputs = {"X": x, "Scale": self.weight, "Bias": self.bias, "Mean": self._mean, "Variance": self._variance}
         attrs = {**self._attrs, "is_test": self._is_test or not self.training}
-        out = append_batch_norm(self._helper, inputs, attrs)
+        out = append_batch_norm(self._helper, inputs, attrs, op_type=self._op_type)
         for statistic in (self._mean, self._variance):
             # No gradient flows through it: what it was computed from, step after step, need not be kept.
             if isinstance(statistic, Eager):

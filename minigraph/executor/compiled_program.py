@@ -12,7 +12,7 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from minigraph.errors import NotFoundError, ProgramError, WrongTypeError, suggest, warn
-from minigraph.executor.replicas import GradientScaleStrategy, Replicas, States, Trainer
+from minigraph.executor.replicas import Exchange, GradientScaleStrategy, Replicas, States, Trainer
 from minigraph.ir import Program, Role
 from minigraph.passes.base import Pass, Pipeline
 from minigraph.runtime.place import Place, as_places, cpu_places
@@ -34,11 +34,12 @@ def _field_of(each: Pass) -> str:
 
 @cache
 def _switches() -> Mapping[str, bool]:
-    """Fields that say which passes run and whether loops are compiled, and their defaults."""
+    """Fields that are True or False, such as those that say which passes run, and their defaults."""
     from minigraph.passes.pipelines import IN_ORDER, LEGALIZE, LOWERING  # late: not every program runs
 
     of_passes = {_field_of(each): each in LOWERING.passes for each in IN_ORDER if each not in LEGALIZE.passes}
-    return {**of_passes, "enable_auto_fusion": False, "exact": False, "jit": True, "cuda_graph": True}
+    others = {"enable_auto_fusion": False, "exact": False, "jit": True, "cuda_graph": True, "sync_batch_norm": False}
+    return {**of_passes, **others}
 
 
 _WITHOUT_EFFECT: dict[str, Any] = {
@@ -59,17 +60,8 @@ _WITHOUT_EFFECT: dict[str, Any] = {
     "memory_optimize": None,
     "reduce_strategy": ReduceStrategy.AllReduce,
     "remove_unnecessary_lock": True,
-    "sync_batch_norm": False,
 }
 """Fluid's fields about speed, memory, order or devices: they change no result on processors."""
-
-_REASONS = {
-    "sync_batch_norm": (
-        "each place normalizes by its own samples; use group_norm, or parallel.DataParallel(..., exact=True) for "
-        "statistics of shards"
-    ),
-}
-"""Reasons why some of them have no effect."""
 
 _ONE_VALUE: dict[str, Any] = {
     "async_mode": False,
@@ -147,6 +139,9 @@ class BuildStrategy(_Strategy):
     gradient_scale_strategy : GradientScaleStrategy
         Where the gradient of the loss begins with `CompiledProgram.with_data_parallel`: at 1 / number of ranks by
         default, at 1, or at what is fed as ``loss@GRAD``.
+    sync_batch_norm : bool
+        Let each ``batch_norm`` use the mean and the variance of the samples of all places, or processes, with
+        `CompiledProgram.with_data_parallel`, see `minigraph.passes.SyncBatchNorm`; False by default.
     num_trainers, trainer_id : int
         Number of processes in which the program runs with `CompiledProgram.with_data_parallel`, and of this one.
 
@@ -185,6 +180,7 @@ class BuildStrategy(_Strategy):
     fuse_elementwise: bool
     jit: bool
     cuda_graph: bool
+    sync_batch_norm: bool
     gradient_scale_strategy: GradientScaleStrategy
 
     GradientScaleStrategy = GradientScaleStrategy
@@ -201,8 +197,8 @@ class BuildStrategy(_Strategy):
                 raise WrongTypeError(f"{name} must be True or False, got {value!r:.80}")
         elif name in _WITHOUT_EFFECT:
             if value != _WITHOUT_EFFECT[name]:
-                why = _REASONS.get(name, "minigraph manages memory and scheduling itself")
-                warn(f"BuildStrategy.{name} = {value!r:.80} has no effect: {why}")
+                shown = f"BuildStrategy.{name} = {value!r:.80}"
+                warn(f"{shown} has no effect: minigraph manages memory and scheduling itself")
         elif name in _OF_RANKS:
             if type(value) is not type(_OF_RANKS[name]) or (name == "num_trainers" and value < 1):
                 raise WrongTypeError(f"{name} must be like {_OF_RANKS[name]!r}, got {value!r:.80}")
@@ -324,7 +320,7 @@ class CompiledProgram:
 
     def _use(self, strategy: BuildStrategy) -> None:
         self.passes = strategy.pipeline()
-        self._gradient_of_loss = strategy.gradient_scale_strategy
+        self._exchange = Exchange(strategy.gradient_scale_strategy, strategy.sync_batch_norm)
         self._trainers, self._trainer = (vars(strategy)[name] for name in ("num_trainers", "trainer_id"))
         # Compiled sums add in another order.
         self.jit = strategy.jit and not strategy.exact
@@ -417,8 +413,8 @@ class CompiledProgram:
                 places = self.places or ([*cpu_places()] if place.kind == "cpu" else [place])
                 if self._trainers > 1:
                     self._replicas = self._of_processes(places)
-                elif len(places) > 1 or self._gradient_of_loss is GradientScaleStrategy.Customized:
-                    self._replicas = Replicas(self.program, places, self._gradient_of_loss, self._states)
+                elif len(places) > 1 or self._exchange.gradient_of_loss is GradientScaleStrategy.Customized:
+                    self._replicas = Replicas(self.program, places, self._exchange, self._states)
             self._places = places
         return self._replicas
 
@@ -429,7 +425,7 @@ class CompiledProgram:
                 f"the program is for {self._trainers} processes with {len(places)} places each",
                 hint="Give one place, and start a process for each.",
             )
-        return Trainer(self.program, self._trainers, self._trainer, self._gradient_of_loss)
+        return Trainer(self.program, self._trainers, self._trainer, self._exchange)
 
     def scope_for(self, place: Place, scope: Scope) -> Scope:
         """The scope of a run on `place` that was given `scope`.

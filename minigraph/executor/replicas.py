@@ -6,7 +6,7 @@ import enum
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import accumulate, chain
-from typing import Any, Protocol, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias
 from weakref import WeakKeyDictionary, WeakSet
 
 import numpy as np
@@ -29,13 +29,32 @@ class GradientScaleStrategy(enum.Enum):
     Customized = 2
 
 
-def prepare_gradients(program: Program, ranks: int, strategy: GradientScaleStrategy) -> None:
-    """Sum the gradients of a training program over ranks, and let that of the loss begin as `strategy` says."""
-    from minigraph.passes.collective import GradAllReduce, feed_gradients_of_losses  # late: few programs run on ranks
+class Exchange(NamedTuple):
+    """What ranks make of each other's samples."""
 
-    GradAllReduce(ranks, scales_loss=strategy is GradientScaleStrategy.CoeffNumDevice).apply(program)
-    if strategy is GradientScaleStrategy.Customized:
-        feed_gradients_of_losses(program)
+    gradient_of_loss: GradientScaleStrategy = GradientScaleStrategy.CoeffNumDevice
+    """Where the gradient of the loss begins."""
+    sync_batch_norm: bool = False
+    """Whether a ``batch_norm`` has the statistics of all samples."""
+
+    def apply(self, program: Program, ranks: int) -> None:
+        """Let a program exchange statistics, if wanted, and if it is trained sum its gradients over the ranks."""
+        # Late imports: few programs run on ranks.
+        from minigraph.passes.collective import GradAllReduce, feed_gradients_of_losses
+        from minigraph.passes.sync_batch_norm import SyncBatchNorm
+
+        if self.sync_batch_norm and ranks > 1:
+            SyncBatchNorm().apply(program)
+        if not is_trained(program):
+            return
+        GradAllReduce(ranks, scales_loss=self.gradient_of_loss is GradientScaleStrategy.CoeffNumDevice).apply(program)
+        if self.gradient_of_loss is GradientScaleStrategy.Customized:
+            feed_gradients_of_losses(program)
+
+
+def is_trained(program: Program) -> bool:
+    """Whether a program has a backward pass."""
+    return any(op.role & Role.BACKWARD for op in program.global_block().ops)
 
 
 class Runs(Protocol):
@@ -101,10 +120,10 @@ States: TypeAlias = WeakKeyDictionary[Scope, dict[int, State]]
 class _Rewritten:
     """A program, and what it becomes on one of several ranks."""
 
-    def __init__(self, program: Program, ranks: int, gradient_of_loss: GradientScaleStrategy) -> None:
+    def __init__(self, program: Program, ranks: int, exchange: Exchange) -> None:
         self._program = program
         self._ranks = ranks
-        self._gradient_of_loss = gradient_of_loss
+        self._exchange = exchange
         self._twin: tuple[int, Program] | None = None
 
     def _rewritten(self) -> Program:
@@ -112,8 +131,7 @@ class _Rewritten:
         if self._twin is None or self._twin[0] != self._program.version:
             twin = self._program.clone()
             twin.loaders.clear()  # their batches are fed
-            if any(op.role & Role.BACKWARD for op in twin.global_block().ops):
-                prepare_gradients(twin, self._ranks, self._gradient_of_loss)
+            self._exchange.apply(twin, self._ranks)
             self._twin = self._program.version, twin
         return self._twin[1]
 
@@ -130,12 +148,11 @@ class Trainer(_Rewritten):
         Number of processes.
     trainer : int
         Number of this one.
-    gradient_of_loss : GradientScaleStrategy
-        Where the gradient of the loss begins.
+    exchange : Exchange
     """
 
-    def __init__(self, program: Program, trainers: int, trainer: int, gradient_of_loss: GradientScaleStrategy) -> None:
-        super().__init__(program, trainers, gradient_of_loss)
+    def __init__(self, program: Program, trainers: int, trainer: int, exchange: Exchange) -> None:
+        super().__init__(program, trainers, exchange)
         self._trainer = trainer
         self._started: WeakSet[Scope] = WeakSet()
 
@@ -179,17 +196,16 @@ def _broadcast(program: Program, scope: Scope) -> Program:
 class Replicas(_Rewritten):
     """A program on several places.
 
-    As Paddle's ParallelExecutor has it: the gradient of the loss begins as `gradient_of_loss` says, each gradient of a
+    As Paddle's ParallelExecutor has it: the gradient of the loss begins as `exchange` says, each gradient of a
     parameter is summed over the places, and each place makes its own updates. Statistics of batch norm are those of the
-    place's parts of batches; those of the first place stay in the caller's scope. What gets a value there by other
-    means reaches every place before the next run.
+    place's parts of batches, unless `exchange` says otherwise; those of the first place stay in the caller's scope.
+    What gets a value there by other means reaches every place before the next run.
 
     Parameters
     ----------
     program : Program
     places : sequence of Place
-    gradient_of_loss : GradientScaleStrategy
-        Where the gradient of the loss begins.
+    exchange : Exchange
     states : mapping
         Where to keep the values of the places between runs.
     """
@@ -198,10 +214,10 @@ class Replicas(_Rewritten):
         self,
         program: Program,
         places: Sequence[Place],
-        gradient_of_loss: GradientScaleStrategy,
+        exchange: Exchange,
         states: States,
     ) -> None:
-        super().__init__(program, len(places), gradient_of_loss)
+        super().__init__(program, len(places), exchange)
         self._places = places
         self._states = states
         self._executors: WeakKeyDictionary[Runs, list[Runs]] = WeakKeyDictionary()
@@ -289,7 +305,7 @@ class Replicas(_Rewritten):
 
     def _may_be_fewer(self) -> bool:
         """Whether some places may be without a batch, as in fluid where nothing is trained."""
-        return not any(op.role & Role.BACKWARD for op in self._program.global_block().ops)
+        return not is_trained(self._program)
 
     def _checked(self, feed: Any, place: Place) -> dict[str, Any]:
         """The arrays that are fed, and tensors where they have sequences."""

@@ -99,11 +99,12 @@ def batch_norm(
 
 
 def append_batch_norm(
-    helper: LayerHelper, inputs: dict[str, Variable], attrs: dict[str, Any], into: Variable | None = None
-) -> Variable:
+    helper: LayerHelper, inputs: dict[str, Variable], attrs: dict[str, Any], into: Variable | None = None,
+    op_type: str = "batch_norm",
+) -> Variable:  # fmt: skip
     """Append a ``batch_norm``, which writes over its running mean and variance; returns what is normalized."""
     running = {"MeanOut": inputs["Mean"], "VarianceOut": inputs["Variance"]}
-    return append_norm(helper, "batch_norm", inputs, "SavedMean SavedVariance", attrs, into, **running)
+    return append_norm(helper, op_type, inputs, "SavedMean SavedVariance", attrs, into, **running)
 
 
 def append_norm(

@@ -24,6 +24,7 @@ from minigraph.nn.layers import (
     Embedding,
     LayerNorm,
     MaxPool2D,
+    SyncBatchNorm,
 )
 from minigraph.support.public import public, refuse_unknown_names
 
@@ -31,7 +32,7 @@ __all__ = [
     "AdaptiveAvgPool2D", "AvgPool2D", "BatchNorm1D", "BatchNorm2D", "BatchNorm3D", "ClipGradByGlobalNorm",
     "ClipGradByNorm", "ClipGradByValue", "Conv2D", "CrossEntropyLoss", "Dropout", "Embedding", "Flatten", "Layer",
     "LayerList", "LayerNorm", "Linear", "LogSoftmax", "MSELoss", "MaxPool2D", "ParameterList", "ReLU", "Sequential",
-    "Sigmoid", "Softmax", "Tanh", "functional",
+    "Sigmoid", "Softmax", "SyncBatchNorm", "Tanh", "functional",
 ]  # fmt: skip
 
 

@@ -224,3 +224,46 @@ class BatchNorm3D(_BatchNorm):
 
     _formats = ("NCDHW", "NDHWC")
     _rank = (5,)
+
+
+class SyncBatchNorm(_BatchNorm):
+    """Batch normalization by the mean and the variance of all ranks' samples; see `BatchNorm1D`.
+
+    Inputs are [batch, channels, ...] of two to five dimensions, or have the channels last.
+
+    Parameters
+    ----------
+    data_format : {'NCHW', 'NHWC'}
+
+    Examples
+    --------
+    >>> from minigraph import nn
+    >>> model = nn.Sequential(nn.Linear(4, 3), nn.BatchNorm1D(3))
+    >>> [type(layer).__name__ for layer in SyncBatchNorm.convert_sync_batchnorm(model).children()]
+    ['Linear', 'SyncBatchNorm']
+    """
+
+    _op_type = "sync_batch_norm"
+    _formats = ("NCHW", "NHWC")
+    _rank = (2, 3, 4, 5)
+
+    @public
+    def __init__(
+        self, num_features: int, momentum: float = 0.9, epsilon: float = 1e-5, weight_attr: Any = None,
+        bias_attr: Any = None, data_format: str = "NCHW", name: str | None = None,
+    ) -> None:  # fmt: skip
+        super().__init__(num_features, momentum, epsilon, weight_attr, bias_attr, data_format)
+
+    @classmethod
+    def convert_sync_batchnorm(cls, layer: Layer) -> Layer:
+        """Let each batch normalization in `layer` be synchronized, with its parameters and statistics.
+
+        Returns `layer` itself, or its replacement if it is a batch normalization.
+        """
+        if isinstance(layer, dygraph.BatchNorm):
+            # The same object with another operator: what refers to it, or to its parameters, stays right.
+            layer.__class__ = cls
+            return layer
+        for child in layer.children():
+            cls.convert_sync_batchnorm(child)
+        return layer

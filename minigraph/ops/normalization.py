@@ -94,6 +94,25 @@ def batch_norm(
     return x, mean, variance, mean, variance
 
 
+op(
+    "sync_batch_norm", inputs="X Scale Bias Mean Variance MomentumTensor",
+    outputs="Y MeanOut VarianceOut SavedMean~ SavedVariance~",
+    lod={"Y": "X"}, grad=fused("X", "Scale", "Bias", "SavedMean", "SavedVariance", to="X Scale Bias", lod=False),
+    backend_attrs={"fuse_with_relu": False}, unchanged=_unchanged_statistics, has_effect=True,
+    doc="""``batch_norm`` by the mean and the variance of X of all ranks.
+
+    Ranks may have different numbers of samples, or none. Each gets the running and the saved statistics of all samples.
+    The gradient of X is that of what all ranks make of the statistics; those of Scale and Bias are a rank's parts of
+    sums over the ranks, as other gradients of parameters are. Slots and attributes are those of ``batch_norm``, which
+    it is on one rank, and where the running statistics are used.
+
+    Notes
+    -----
+    Paddle 1.8.5 has it on GPUs only.
+    """,
+)(batch_norm)  # fmt: skip
+
+
 @op(
     "layer_norm", inputs="X Scale Bias", outputs="Y Mean~ Variance~",
     lod="X", grad=fused("X", "Scale", "Bias", "Mean", "Variance", to="X Scale Bias", lod=False),

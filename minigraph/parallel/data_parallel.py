@@ -18,6 +18,7 @@ from minigraph.passes.shard_draws import count_steps
 from minigraph.passes.shard_state import ShardOptimizerState, shard_startup
 from minigraph.passes.shard_statistics import average_statistics
 from minigraph.passes.shards import ShardBatch
+from minigraph.passes.sync_batch_norm import SyncBatchNorm
 from minigraph.passes.weighted_means import WeightMeans, means_of_loss
 from minigraph.support.public import public
 
@@ -57,6 +58,9 @@ class DataParallel(GradAllReduce):
     sharded : bool
         Whether each rank updates a part of the parameters and keeps only its part of the optimizer's state, see
         `minigraph.passes.ShardOptimizerState`.
+    sync_batch_norm : bool
+        Whether a ``batch_norm`` has the statistics of all ranks' samples, see `minigraph.passes.SyncBatchNorm`. It goes
+        without `exact`.
 
     Raises
     ------
@@ -97,6 +101,7 @@ class DataParallel(GradAllReduce):
     exact: bool = False
     ragged: bool = False
     sharded: bool = False
+    sync_batch_norm: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -104,13 +109,18 @@ class DataParallel(GradAllReduce):
             raise ProgramError(f"{self.name}: shards={self.shards} needs exact=True")
         if self.exact and self._shards % self.ranks:
             raise ProgramError(f"{self.name}: {self.ranks} ranks cannot share {self._shards} shards")
+        if self.exact and self.sync_batch_norm:
+            raise ProgramError(
+                f"{self.name}: sync_batch_norm=True needs all samples at once, but exact=True computes shard by shard",
+                hint="Leave one of the two out; with exact=True the statistics are those of shards.",
+            )
 
     @property
     def _shards(self) -> int:
         return self.shards or self.ranks
 
     def apply(self, program: Program) -> bool:
-        changed = False
+        changed = self.sync_batch_norm and self.ranks > 1 and SyncBatchNorm().apply(program)
         statistics = dict(of_own_samples(program)) if self.ranks > 1 else {}
         self._warn_of_losses(program)
         if self.ranks > 1 and not self.exact and (draws := describe_draws(program)) is not None:

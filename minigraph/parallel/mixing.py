@@ -16,7 +16,7 @@ _MOVES = {"reverse": "axis", "flip": "dims", "roll": "dims"}
 """Operators that give elements other places along dimensions, and the attribute that names these."""
 _BY_FIRST = frozenset({
     "conv2d", "conv3d", "depthwise_conv2d", "conv2d_transpose", "conv3d_transpose", "pool2d", "pool3d", "lrn",
-    "group_norm", "instance_norm", "batch_norm", "row_conv",
+    "group_norm", "instance_norm", "batch_norm", "sync_batch_norm", "row_conv",
 })  # fmt: skip
 """Operators that combine elements along all dimensions but the first."""
 _OF_ALL = frozenset({"unique", "unique_with_counts"})

@@ -56,7 +56,7 @@ _EXTREMES = frozenset({"c_allreduce_max", "c_allreduce_min"})
 
 def exchanges(program: Program) -> list[Operator]:
     """The operators of a program, with its blocks, that exchange values between ranks."""
-    kinds = ("c_allreduce", "c_broadcast", "c_allgather", "c_reduce", "c_gather", "merged_c_")
+    kinds = ("c_allreduce", "c_broadcast", "c_allgather", "c_reduce", "c_gather", "merged_c_", "sync_batch_norm")
     return [op for op in every_op(program.global_block()) if op.type.startswith(kinds)]
 
 
@@ -88,7 +88,7 @@ class SpreadWalk:
         """Names whose latest value was summed over the ranks, and by what."""
         self.summed: set[str] = set()
         """Names that were summed over the ranks, whatever was made of them since."""
-        self.later = {op.inputs["X"][0] for op in exchanges(program)}
+        self.later = {op.inputs["X"][0] for op in exchanges(program) if not op.type.startswith("sync_")}
         self.read_back = {name for op in every_op(self.block) if op.role & Role.BACKWARD for name in op.input_arg_names}
         """Names that the backward pass reads."""
 
@@ -138,11 +138,15 @@ class SpreadWalk:
         pairs = set(op.role_vars[1::2]) if op.role & Role.BACKWARD else set()
         unchanged = {EMPTY, *unchanged_names(op)}
         is_setting = found is LOCAL and self._keeps_settings(op)
+        exchanged = self._made_of_all(op)
         for name in op.output_arg_names:
             if name in unchanged:
                 continue
             self.spread[name] = PARTIAL if name in pairs and found is LOCAL else found
             self.kept.pop(name, None)
+            if name in exchanged:
+                self.spread[name] = R
+                continue
             if is_setting:
                 self.settings.add(name)
             elif found in (LOCAL, PARTIAL):
@@ -150,8 +154,16 @@ class SpreadWalk:
                 self._note_kept(op, op.block.find_var(name), found)
             if not op.type.startswith(("c_", "merged_c_")):
                 self.reduced.pop(name, None)
+
+    def _made_of_all(self, op: Operator) -> set[str]:
+        """Results of an operator that it has exchanged, besides others that are of one rank."""
         if op.type == "clip_parts":
-            self.spread[op.output("Norm")[0]] = R  # of whole arrays
+            return {op.output("Norm")[0]}  # of whole arrays
+        if op.type == "sync_batch_norm":
+            given = [name for slot, names in op.inputs.items() if slot not in ("X", "Scale", "Bias") for name in names]
+            if all(self.of(name) is R for name in given):
+                return set(op.output_arg_names) - set(op.output("Y"))
+        return set()
 
     def _check_reads(self, op: Operator) -> None:
         for name in op.input_arg_names if self.updated else ():
@@ -424,9 +436,11 @@ class SpreadWalk:
 
     def _keeps(self, name: str) -> VerifyError:
         """The error that state is left with what is of one rank."""
+        is_batch_norm = self.kept[name].type == "batch_norm"
+        average = "Say DataParallel(..., sync_batch_norm=True)" if is_batch_norm else "Average it over the ranks"
         return wrong(
             self.kept[name], f"keeps {name}, which is {self.of(name).value}", "values of ranks then differ",
-            "Average it over the ranks, or say verify(program, statistics='local') if each rank's own are meant.",
+            f"{average}, or say verify(program, statistics='local') if each rank's own are meant.",
         )  # fmt: skip
 
     def _note_kept(self, op: Operator, var: Variable | None, found: Spread) -> None:
@@ -444,7 +458,7 @@ def _shape(op: Operator, name: str) -> tuple[int, ...] | None:
 
 def _changes_ranks(block: Block) -> bool:
     """Whether a block, or one that it runs, has updates or exchanges."""
-    return any(is_update(op.definition) or op.type.startswith("c_") for op in every_op(block))
+    return any(is_update(op.definition) or op.type.startswith(("c_", "sync_")) for op in every_op(block))
 
 
 _OF_PARTS = dict.fromkeys((SHARD, Spread.SQUARES, Spread.MAXIMUM, Spread.NORMS))

@@ -26,8 +26,9 @@ def describe_statistics(statistics: Iterable[tuple[Operator, Sequence[str]]], ex
         names = ", ".join(op.output("Y")[0] for op, _ in normalizing)
         said.append(
             f"batch_norm normalizes {names} by statistics of a rank's own samples, so that ranks do not train as one: "
-            "say DataParallel(..., exact=True) for statistics of shards, or use_global_stats=True for running ones, or "
-            f"use group_norm or layer_norm (created at {normalizing[0][0].site})"
+            "say DataParallel(..., sync_batch_norm=True) for statistics of all ranks' samples, exact=True for those of "
+            "shards, or use_global_stats=True for running ones, or use group_norm or layer_norm "
+            f"(created at {normalizing[0][0].site})"
         )
     for type, ops in found.items():
         names = ", ".join(dict.fromkeys(name for _, kept in ops for name in kept))
@@ -54,6 +55,8 @@ def of_own_samples(program: Program) -> Iterator[tuple[Operator, list[str]]]:
             exchanged.update(op.output_arg_names)
             continue
         exchanged.difference_update(op.output_arg_names)
+        if op.type == "sync_batch_norm":  # exchanges its statistics, but what it normalizes is of a rank's own samples
+            continue
         if op.role & Role.LR_SCHED or keeps_seed(op) or not of_samples:
             continue
         unchanged = unchanged_names(op)

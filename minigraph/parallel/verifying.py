@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import zip_longest
 
 from minigraph.errors import VerifyError
-from minigraph.ir import Program
+from minigraph.ir import Operator, Program
 from minigraph.parallel.division import check_averages, check_division, check_kept_sums
 from minigraph.parallel.sources import check_sources
 from minigraph.parallel.spreads import SpreadWalk, exchanges
@@ -72,7 +72,7 @@ def verify(
 def _check_order(program: Program, other: Program, rank: int) -> None:
     """Raise unless two ranks make the same exchanges in the same order."""
     for mine, theirs in zip_longest(exchanges(program), exchanges(other)):
-        shown = [None if op is None else (op.type, op.inputs, op.attr("ring_id")) for op in (mine, theirs)]
+        shown = [None if op is None else (op.type, op.inputs, _ring(op)) for op in (mine, theirs)]
         if shown[0] != shown[1]:
             raise VerifyError(
                 f"rank 0 and rank {rank} exchange in different order", op=mine or theirs,
@@ -80,3 +80,8 @@ def _check_order(program: Program, other: Program, rank: int) -> None:
                 details=[f"rank 0: {mine or 'nothing more'}", f"rank {rank}: {theirs or 'nothing more'}"],
                 hint="Make the programs of all ranks from one program, without conditions on the rank.",
             )  # fmt: skip
+
+
+def _ring(op: Operator) -> int | None:
+    """The ring of an exchange; a batch norm has none to choose."""
+    return op.attr("ring_id") if "ring_id" in op.definition.attrs else None

@@ -114,6 +114,7 @@ LAYERS = {
     "nn.BatchNorm1D": lambda call: used(call(N.BatchNorm1D, 3), matrix()),
     "nn.BatchNorm2D": lambda call: used(call(N.BatchNorm2D, 3), image()),
     "nn.BatchNorm3D": lambda call: used(call(N.BatchNorm3D, 3), T(np.ones((2, 3, 2, 2, 2), "float32"))),
+    "nn.SyncBatchNorm": lambda call: used(call(N.SyncBatchNorm, 3), image()),
     "nn.Dropout": lambda call: used(call(N.Dropout), matrix()),
     "nn.ReLU": lambda call: used(call(N.ReLU), matrix()),
     "nn.Sigmoid": lambda call: used(call(N.Sigmoid), matrix()),

@@ -270,6 +270,7 @@ def static(build, feed, params):
         (lambda: nn.BatchNorm1D(5, data_format="NLC"), lambda x: layers.batch_norm(x, data_layout="NHWC"), (2, 6, 5)),
         (lambda: nn.BatchNorm2D(4, momentum=0.5), lambda x: layers.batch_norm(x, momentum=0.5), (2, 4, 6, 5)),
         (lambda: nn.BatchNorm3D(4), lambda x: layers.batch_norm(x), (2, 4, 6, 5, 3)),
+        (lambda: nn.SyncBatchNorm(4), lambda x: layers.batch_norm(x), (2, 4, 6, 5)),
         (lambda: dygraph.LayerNorm([6, 5], act="relu"), lambda x: layers.layer_norm(x, begin_norm_axis=2, act="relu"),
          (2, 4, 6, 5)),
         (lambda: nn.LayerNorm(5, bias_attr=False), lambda x: layers.layer_norm(x, begin_norm_axis=3, shift=False),

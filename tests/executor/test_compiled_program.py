@@ -61,8 +61,6 @@ def test_auto_fusion_is_every_fusion():
 def test_what_has_no_effect_warns():
     with pytest.warns(UserWarning, match="fuse_elewise_add_act_ops = True has no effect"):
         fluid.BuildStrategy().fuse_elewise_add_act_ops = True
-    with pytest.warns(UserWarning, match="sync_batch_norm = True has no effect: each place normalizes by its own"):
-        fluid.BuildStrategy().sync_batch_norm = True
 
 
 @pytest.mark.parametrize(

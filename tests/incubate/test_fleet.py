@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 
 import minigraph as fluid
+from minigraph import parallel
 from minigraph.errors import MissingFileError, ProgramError, UnknownNameError, WrongTypeError
 from minigraph.incubate.fleet.base import role_maker
-from minigraph.incubate.fleet.collective import DistributedStrategy, TrainStatus, fleet
+from minigraph.incubate.fleet.collective import Collective, DistributedStrategy, TrainStatus, fleet
 
 BATCH = {"x": np.arange(6, dtype="float32").reshape(2, 3)}
 
@@ -94,6 +95,23 @@ def test_mixed_precision_is_a_field_of_the_strategy():
         fluid.contrib.mixed_precision.decorate(fluid.optimizer.SGD(0.5), init_loss_scaling=8.0).minimize(loss)
 
     assert trained(by_fleet) == trained(alone)
+
+
+@pytest.mark.parametrize("mode", ["nccl2", "collective"])
+def test_batch_norms_of_ranks_are_synchronized(mode):
+    def types(rank):
+        with fluid.program_guard(fluid.Program(), fluid.Program()):
+            loss = fluid.layers.mean(fluid.layers.batch_norm(fluid.data("x", [None, 3])))
+            own = Collective()
+            endpoints = ["127.0.0.1:6170", "127.0.0.1:6171"]
+            own.init(role_maker.UserDefinedCollectiveRoleMaker(rank, endpoints))
+            strategy = DistributedStrategy()
+            strategy.mode, strategy.sync_batch_norm = mode, True
+            own.distributed_optimizer(fluid.optimizer.SGD(0.5), strategy).minimize(loss)
+            return {op.type for op in own.main_program.program.global_block().ops}
+
+    for found in parallel.simulate(types, 2):
+        assert {"sync_batch_norm", "sync_batch_norm_grad"} <= found and "batch_norm" not in found
 
 
 def test_the_only_rank_is_the_first_worker(monkeypatch):

@@ -326,7 +326,7 @@ def a_norm_that_is_only_recorded():
     return main
 
 
-@case(WRONG, "batch_norm keeps batch_norm_0.w_1, which is of the samples of one rank", "statistics='local'")
+@case(WRONG, "batch_norm keeps batch_norm_0.w_1, which is of the samples of one rank", "sync_batch_norm=True")
 def statistics_taken_for_global():
     return exchanged(training(hidden=layers.batch_norm))
 

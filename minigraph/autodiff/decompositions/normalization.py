@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, TypeAlias
 
 from minigraph.autodiff.decompositions.double_gradients import added, results_of, times
 from minigraph.autodiff.decompositions.rewriting import Rewriting, rewritten_as
@@ -16,17 +17,26 @@ def _wide(g: Rewriting, x: Variable) -> Variable:
     return g.cast(x, DType.FP32) if x.dtype is DType.FP16 else x
 
 
-def _normalized(g: Rewriting, x: Variable, axes: Sequence[int]) -> tuple[Variable, Variable]:
+_Mean: TypeAlias = Callable[[Variable, Sequence[int]], Variable]
+"""Function that takes the mean over dimensions, which are kept as 1."""
+
+
+def _normalized(g: Rewriting, x: Variable, axes: Sequence[int], mean: _Mean | None = None) -> tuple[Variable, Variable]:
     """`x` less its mean over `axes`, divided by its standard deviation, and one over that."""
-    centred = g.sub(x, g.mean(x, axes))
-    inverse = g.emit("rsqrt", X=g.scale(g.mean(g.square(centred), axes), 1.0, g.attr("epsilon")))
+    mean = mean or g.mean
+    centred = g.sub(x, mean(x, axes))
+    inverse = g.emit("rsqrt", X=g.scale(mean(g.square(centred), axes), 1.0, g.attr("epsilon")))
     return g.mul(centred, inverse), inverse
 
 
-def _through(g: Rewriting, d: Variable, normalized: Variable, inverse: Variable, axes: Sequence[int]) -> Variable:
+def _through(
+    g: Rewriting, d: Variable, normalized: Variable, inverse: Variable, axes: Sequence[int],
+    mean: _Mean | None = None,
+) -> Variable:  # fmt: skip
     """Gradient by x of ``normalized = (x - mean) * inverse`` over `axes`."""
-    along = g.mul(normalized, g.mean(g.mul(d, normalized), axes))
-    return g.mul(inverse, g.sub(g.sub(d, g.mean(d, axes)), along))
+    mean = mean or g.mean
+    along = g.mul(normalized, mean(g.mul(d, normalized), axes))
+    return g.mul(inverse, g.sub(g.sub(d, mean(d, axes)), along))
 
 
 def _parameter_gradient(
@@ -57,7 +67,17 @@ def _affine_channel(g: Rewriting) -> Mapping[str, Any]:
     }
 
 
-@rewritten_as("batch_norm_grad")
+def _mean_of_ranks(g: Rewriting, count: Variable, x: Variable, axes: Sequence[int]) -> Variable:
+    """The mean over `axes` of the elements of all ranks, of which each channel has `count`."""
+    return g.div(_of_ranks(g, g.sum(x, axes, keep=True)), g.cast(count, x.dtype))
+
+
+def _of_ranks(g: Rewriting, x: Variable) -> Variable:
+    """The sum over the ranks."""
+    return g.emit("c_allreduce_sum", X=x, use_calc_stream=True)
+
+
+@rewritten_as("batch_norm_grad", "sync_batch_norm_grad")
 def _batch_norm(g: Rewriting) -> Mapping[str, Any]:
     x, scale, d = g["X"], g["Scale"], _wide(g, g["Y@GRAD"])
     shape = x.shape or ()
@@ -65,15 +85,20 @@ def _batch_norm(g: Rewriting) -> Mapping[str, Any]:
     axes = [axis for axis in range(len(shape)) if axis != place]
     over = tuple(-1 if axis == place else 1 for axis in range(len(shape)))
     flowing, wide = g.mul(d, g.like(_wide(g, scale), over)), _wide(g, x)
+    mean: _Mean
     if g.attr("use_global_stats") or (g.attr("is_test") and not g.attr("trainable_statistics")):
-        mean, inverse = (g.like(_wide(g, g.constant(g[slot])), over) for slot in ("SavedMean", "SavedVariance"))
-        normalized = g.mul(g.sub(wide, mean), inverse)
+        center, inverse = (g.like(_wide(g, g.constant(g[slot])), over) for slot in ("SavedMean", "SavedVariance"))
+        normalized = g.mul(g.sub(wide, center), inverse)
         d_x = g.mul(flowing, inverse)
     else:
-        normalized, inverse = _normalized(g, wide, axes)
-        d_x = _through(g, flowing, normalized, inverse, axes)
+        count, mean = g.count(x, axes), g.mean
+        if g.op.type == "sync_batch_norm_grad":
+            count = _of_ranks(g, count)
+            mean = partial(_mean_of_ranks, g, count)
+        normalized, inverse = _normalized(g, wide, axes, mean)
+        d_x = _through(g, flowing, normalized, inverse, axes, mean)
         # In a channel of one element Y is X, and Scale and Bias have no gradient.
-        several = g.mask(g.compare("greater_than", g.count(x, axes), 1.0), d)
+        several = g.mask(g.compare("greater_than", count, 1.0), d)
         d_x = g.add(g.mul(d_x, several), g.mul(d, g.scale(several, -1.0, 1.0)))
         d = g.mul(d, several)
     return {

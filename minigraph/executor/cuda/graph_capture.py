@@ -21,6 +21,7 @@ from minigraph.executor.cuda.index_checks import checks_of, fed_name, numbers_of
 from minigraph.ir.operator import Operator
 from minigraph.kernels.cuda.launching import Capturing
 from minigraph.lowering.steps import Step, Steps
+from minigraph.opdef import definition_of
 from minigraph.runtime.place import Place
 
 if TYPE_CHECKING:
@@ -98,7 +99,8 @@ def _what_prevents_step(step: Step) -> str | None:
         return "how often its block runs depends on values"
     if step.kernel.takes_rng:
         return "it draws random numbers"
-    if step.op.definition.has_effect:
+    forward = step.op.definition.forward
+    if step.op.definition.has_effect or (forward is not None and definition_of(forward).has_effect):
         return "it has an effect outside the program"
     if not step.has_known_sizes:
         return "a shape depends on values"

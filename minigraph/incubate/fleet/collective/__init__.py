@@ -19,13 +19,14 @@ from minigraph.contrib.mixed_precision import decorate
 from minigraph.errors import MissingFileError, ProgramError, WrongTypeError, warn
 from minigraph.executor import Executor
 from minigraph.executor.compiled_program import BuildStrategy, CompiledProgram, ExecutionStrategy
-from minigraph.executor.replicas import prepare_gradients
+from minigraph.executor.replicas import Exchange
 from minigraph.incubate.fleet.base.role_maker import RoleMakerBase
 from minigraph.ir import Operator, Program, Variable
 from minigraph.ir.default_programs import default_startup_program
 from minigraph.optimizer import RecomputeOptimizer
 from minigraph.optimizer.state import Parameters
 from minigraph.passes.collective import broadcast_parameters
+from minigraph.passes.sync_batch_norm import SyncBatchNorm
 from minigraph.support.communicator import current
 from minigraph.support.public import public, refuse_unknown_names
 from minigraph.transpiler import collective
@@ -359,11 +360,13 @@ class CollectiveOptimizer:
         if strategy["mode"] != "collective" and not is_local:
             broadcast_parameters(startup, rings=1)
             twin = program.clone()
-            prepare_gradients(twin, ranks, strategy["gradient_scale_strategy"])
+            Exchange(strategy["gradient_scale_strategy"], strategy["sync_batch_norm"]).apply(twin, ranks)
             return twin
         endpoints = self._fleet.worker_endpoints()
         made = collective.LocalSGD(1) if is_local else collective.GradAllReduce(1)
         made.transpile(startup, program, rank, endpoints, endpoints[rank], wait_port=False)
+        if strategy["sync_batch_norm"] and ranks > 1:
+            SyncBatchNorm().apply(program)
         return program
 
 

@@ -49,9 +49,7 @@ _PER_CHANNEL = {"Scale": positive(3), "Bias": floats(3), "Mean": floats(3), "Var
 _NORMALIZATIONS = [
     *(
         # In float16 the variance of a few elements is too rough to compare.
-        sample(
-            "batch_norm", X=2 * floats(*shape), **_PER_CHANNEL, **attrs, dtypes=("float64", "float32"), tolerance=1e-5
-        )
+        sample(name, X=x, **_PER_CHANNEL, **attrs, dtypes=("float64", "float32"), tolerance=1e-5)
         for shape, attrs in [
             ((4, 3), {}), ((2, 3, 4), {"epsilon": 1e-3}), ((2, 3, 2, 4), {"momentum": 0.5}),
             ((2, 3, 2, 2, 2), {}), ((2, 4, 2, 3), {"data_layout": "NHWC"}), ((4, 3), {"use_global_stats": True}),
@@ -59,6 +57,8 @@ _NORMALIZATIONS = [
             ((2, 4, 3), {"data_layout": "NHWC", "is_test": True}), ((1, 3), {}), ((0, 3, 2), {}),
             ((4, 3), {"MomentumTensor": number(0.5)}),
         ]
+        for x in [2 * floats(*shape)]
+        for name in ("batch_norm", "sync_batch_norm")
     ),
     *(
         sample("layer_norm", X=2 * floats(*shape), **given, begin_norm_axis=axis, tolerance=1e-5)
