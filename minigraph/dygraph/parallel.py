@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from minigraph.dygraph.layer import Layer
+from minigraph.eager.block import EagerBlock
 from minigraph.eager.guard import eager_block
 from minigraph.eager.tensor import EagerParameter
 from minigraph.errors import ProgramError, warn
@@ -20,6 +21,9 @@ from minigraph.support.communicator import Call, current
 from minigraph.support.public import public
 
 __all__ = ["DataParallel", "Env", "ParallelEnv", "ParallelStrategy", "prepare_context"]
+
+
+_NO_HINT = "train a program by parallel.DataParallel(..., exact=True) if another number of ranks is to give the same"
 
 
 class ParallelEnv:
@@ -99,8 +103,9 @@ class DataParallel(Layer):
     Warns
     -----
     UserWarning
-        Once each: if ranks begin with different parameters, if gradients are cleared that were not summed over the
-        ranks, and if gradients are summed that have been summed and not cleared since.
+        Once each: if ranks begin with different parameters, if the first loss depends on random numbers that each rank
+        draws for itself, if gradients are cleared that were not summed over the ranks, and if gradients are summed that
+        have been summed and not cleared since.
 
     Examples
     --------
@@ -119,6 +124,8 @@ class DataParallel(Layer):
         self._watch = _Watch()
 
     def forward(self, *inputs: Any, **kwargs: Any) -> Any:
+        if self._strategy.nranks > 1:
+            self._watch.begin_draws()
         return self._layers(*inputs, **kwargs)
 
     def scale_loss(self, loss: Any) -> Any:
@@ -126,6 +133,7 @@ class DataParallel(Layer):
         if self._strategy.nranks == 1:
             return loss
         self._watch.begin(self._gradients())
+        self._watch.end_draws()
         return loss / float(self._strategy.nranks)
 
     def apply_collective_grads(self) -> None:
@@ -185,6 +193,26 @@ class _Watch:
         self._summed: list[Any] = []
         """Arrays of the latest sum; the gradient has another one when it was cleared or added to."""
         self._said: set[str] = set()
+        self._draws_of: EagerBlock | None = None
+        """The block that notes what the first loss draws, until it is divided."""
+        self._has_drawn = False
+
+    def begin_draws(self) -> None:
+        """Note the operators that draw random numbers from the first call of the layers on."""
+        if not self._has_drawn:
+            self._draws_of, self._has_drawn = eager_block(), True
+            self._draws_of.drawing = []
+
+    def end_draws(self) -> None:
+        """Name the operators by which the first loss depends on random numbers of one rank."""
+        if self._draws_of is None:
+            return
+        drawing, self._draws_of.drawing, self._draws_of = self._draws_of.drawing or [], None, None
+        from minigraph.passes.own_draws import draws_of_rank, said_of  # late: nothing else here needs passes
+
+        said = said_of(list(filter(draws_of_rank, drawing)), hint=_NO_HINT)
+        if said is not None:
+            self._say(said)
 
     def begin(self, gradients: Sequence[Any]) -> None:
         """Check, when a loss is divided, what became of the gradients of the one before."""

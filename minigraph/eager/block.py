@@ -70,6 +70,8 @@ class EagerBlock(Block):
     parameter_type = EagerParameter
     refuses_decisions = False
     """Whether no value of a tensor may decide what is computed."""
+    drawing: list[Operator] | None = None
+    """Where to note the operators that draw random numbers for anything but parameters; None if nobody asks."""
 
     def __init__(self, program: Program, place: Place) -> None:
         super().__init__(program, 0)
@@ -238,6 +240,8 @@ class EagerBlock(Block):
             if is_interrupt(error):
                 raise
             raise blame(error, self._linked(to_blame())) from error
+        if self.drawing is not None and call.takes_rng and not any([tensor.persistable for tensor in results]):
+            self.drawing.append(call.op)
         recorded = call.is_differentiable and is_recording() and not all([t.stop_gradient for t, _, _ in inputs])
         site = caller_site(2) if recorded else None  # this function and its caller are ours
         if len(results) > 1 and any([tensor._persistable for tensor in results]):  # statistics, which belong together

@@ -73,13 +73,15 @@ class OpCall:
         The output types, each with whether all its dimensions are known.
     is_view : bool
         Whether the result may share memory with an input.
+    takes_rng : bool
+        Whether it may draw random numbers.
     is_differentiable : bool
         Whether a gradient can flow back through it, if need be once it is rewritten as other operators.
     """
 
     __slots__ = (
-        "_arguments", "_function", "_in_order", "_results", "_takes_rng", "_unused", "input_types", "is_differentiable",
-        "is_view", "op", "output_types", "results",
+        "_arguments", "_function", "_in_order", "_results", "_unused", "input_types", "is_differentiable", "is_view",
+        "op", "output_types", "results", "takes_rng",
     )  # fmt: skip
 
     def __init__(
@@ -96,7 +98,7 @@ class OpCall:
         self._unused = (None,) * (len(self._arguments) - len(given))
         # As a decorator, because the context manager is a new object each time.
         self._function = np.errstate(all="ignore")(self._quickest(kernel, xp))
-        self._takes_rng = kernel.takes_rng
+        self.takes_rng = kernel.takes_rng
         self.is_view = kernel.view_of is not None
         slots = self.definition.outputs
         is_plain = all([not slot.duplicable and len(self.op.outputs.get(slot.name, ())) == 1 for slot in slots])
@@ -124,7 +126,7 @@ class OpCall:
 
     def compute(self, arrays: Sequence[Any], rng: Any) -> Sequence[Any]:
         """Arrays of the outputs by position, from those of the inputs."""
-        if self._takes_rng:
+        if self.takes_rng:
             result = self._function(*[_picked(at, arrays) for at in self._arguments], rng=rng)
         elif self._in_order:
             result = self._function(*arrays, *self._unused)

@@ -11,7 +11,7 @@ from weakref import WeakKeyDictionary, WeakSet
 
 import numpy as np
 
-from minigraph.errors import ExecutionError, FeedError
+from minigraph.errors import ExecutionError, FeedError, warn
 from minigraph.executor.feeds import feed_of_one, prepare_feed, with_batches
 from minigraph.ir import Program, Role, VarKind
 from minigraph.runtime.place import Place
@@ -41,12 +41,15 @@ class Exchange(NamedTuple):
         """Let a program exchange statistics, if wanted, and if it is trained sum its gradients over the ranks."""
         # Late imports: few programs run on ranks.
         from minigraph.passes.collective import GradAllReduce, feed_gradients_of_losses
+        from minigraph.passes.own_draws import describe_draws
         from minigraph.passes.sync_batch_norm import SyncBatchNorm
 
         if self.sync_batch_norm and ranks > 1:
             SyncBatchNorm().apply(program)
         if not is_trained(program):
             return
+        if ranks > 1 and (draws := describe_draws(program, "place")) is not None:
+            warn(draws)
         GradAllReduce(ranks, scales_loss=self.gradient_of_loss is GradientScaleStrategy.CoeffNumDevice).apply(program)
         if self.gradient_of_loss is GradientScaleStrategy.Customized:
             feed_gradients_of_losses(program)

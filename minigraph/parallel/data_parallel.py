@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 from minigraph.errors import ProgramError, warn
 from minigraph.ir import Program
-from minigraph.parallel.drawing import describe_draws
 from minigraph.parallel.feeds import describe_feeds
 from minigraph.parallel.joining import join_state
 from minigraph.parallel.losses import describe_mixed_samples
@@ -14,6 +13,7 @@ from minigraph.parallel.machine import warn_of_threads
 from minigraph.parallel.statistics import describe_statistics, of_own_samples
 from minigraph.parallel.verifying import verify
 from minigraph.passes.collective import GradAllReduce, broadcast_parameters
+from minigraph.passes.own_draws import describe_draws
 from minigraph.passes.shard_draws import count_steps
 from minigraph.passes.shard_state import ShardOptimizerState, shard_startup
 from minigraph.passes.shard_statistics import average_statistics

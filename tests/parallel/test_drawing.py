@@ -3,11 +3,12 @@
 import re
 import warnings
 
+import numpy as np
 import pytest
 
 import minigraph as fluid
-from minigraph import layers
-from minigraph.parallel import DataParallel
+from minigraph import dygraph, layers
+from minigraph.parallel import DataParallel, simulate
 
 
 def labels():
@@ -91,3 +92,65 @@ def test_what_one_rank_draws_too_needs_no_word(name):
 @pytest.mark.parametrize("name", ["dropout", "dropout with a seed", "nce", "sample_logits", "random_crop"])
 def test_draws_of_shards_are_those_on_every_number_of_ranks(name):
     assert said(DRAWING[name], exact=True) == []
+
+
+def trained(layer=lambda x: layers.dropout(x, 0.5), places=2):
+    """The warnings of a run on several places."""
+    main, startup = fluid.Program(), fluid.Program()
+    with fluid.program_guard(main, startup), fluid.unique_name.guard():
+        loss = layers.mean(layer(layers.fc(fluid.data("x", [None, 6]), 6)))
+        fluid.optimizer.SGD(0.1).minimize(loss)
+    executor, scope = fluid.Executor(), fluid.Scope()
+    executor.run(startup, scope=scope)
+    compiled = fluid.CompiledProgram(main).with_data_parallel(loss.name, places=fluid.cpu_places(places))
+    with warnings.catch_warnings(record=True) as shown:
+        warnings.simplefilter("always")
+        for _ in range(2):
+            executor.run(compiled, {"x": np.ones((4, 6), "float32")}, [loss], scope=scope)
+    return [str(each.message) for each in shown if "random numbers" in str(each.message)]
+
+
+def test_what_each_place_draws_for_itself_is_named_once():
+    (text,) = trained()
+    assert re.search(r"each place draws the random numbers of dropout for itself.*parallel.DataParallel\(", text)
+    assert trained(places=1) == trained(ALIKE["dropout of nothing"]) == trained(ALIKE["noise with a seed"]) == []
+
+
+def imperative(layer, ranks=2):
+    """The warnings of two steps of the imperative mode."""
+
+    class Model(dygraph.Layer):
+        def __init__(self):
+            super().__init__()
+            start = fluid.ParamAttr(initializer=fluid.initializer.Constant(0.5))
+            self.linear = dygraph.Linear(6, 6, param_attr=start)
+
+        def forward(self, x):
+            return layer(self.linear(x))
+
+    def run(rank):
+        with dygraph.guard():
+            model = dygraph.DataParallel(Model(), dygraph.prepare_context())
+            for _ in range(2):
+                loss = model.scale_loss(layers.mean(model(dygraph.to_variable(np.ones((4, 6), "float32")))))
+                loss.backward()
+                model.apply_collective_grads()
+                model.clear_gradients()
+
+    with warnings.catch_warnings(record=True) as shown:
+        warnings.simplefilter("always")
+        simulate(run, ranks)
+    return [str(each.message) for each in shown if "random numbers" in str(each.message)]
+
+
+@pytest.mark.parametrize("name", ["dropout", "dropout with a seed", "gaussian_random"])
+def test_what_each_rank_draws_in_the_imperative_mode_is_named_once(name):
+    said = imperative(DRAWING[name])
+    assert len(said) == 2  # by each rank
+    assert re.search(rf"the random numbers of {name.split()[0]} for itself.*created at .*test_drawing.py:", said[0])
+    assert imperative(DRAWING[name], ranks=1) == []
+
+
+@pytest.mark.parametrize("name", ["nothing", "dropout of a test", "dropout of nothing", "noise with a seed"])
+def test_what_one_rank_draws_too_needs_no_word_in_the_imperative_mode(name):
+    assert imperative(ALIKE[name]) == []

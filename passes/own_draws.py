@@ -2,30 +2,44 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from minigraph.ir import Operator, Program
-from minigraph.passes.rewriting import open_axes
+from minigraph.passes.rewriting import draws, open_axes
 from minigraph.passes.shard_draws import drawing_ops, has_fixed_seed
 from minigraph.passes.weighted_means import Samples, ops_of_loss
 
+_HINT = "say parallel.DataParallel(..., exact=True), where they depend on step and shard, not on the number of ranks"
 
-def describe_draws(program: Program) -> str | None:
+
+def describe_draws(program: Program, who: str = "rank", hint: str = _HINT) -> str | None:
     """Say by which operators ranks draw other random numbers for a loss than one rank draws; None if by none.
 
-    Numbers that do not depend on samples, drawn with a seed of the operator, are those of one rank.
+    Numbers that do not depend on samples, drawn with a seed of the operator, are those of one rank. `who` draws, and
+    `hint` says what to do.
     """
     samples = Samples(program.global_block())
     drawing = [each for op in ops_of_loss(samples) for each in drawing_ops(op)]
     found = [
         op for op in reversed(drawing) if _changes(op) and not (has_fixed_seed(op) and _is_of_no_sample(op, samples))
     ]
-    if not found:
+    return said_of(found, who, hint)
+
+
+def said_of(ops: Sequence[Operator], who: str = "rank", hint: str = _HINT) -> str | None:
+    """Say that each rank draws the random numbers of operators for itself; None if there are none."""
+    if not ops:
         return None
-    names = ", ".join(dict.fromkeys(op.type for op in found))
+    names = ", ".join(dict.fromkeys(op.type for op in ops))
     return (
-        f"each rank draws the random numbers of {names} for itself, so that ranks do not train as one: say "
-        "DataParallel(..., exact=True), where they depend on the step and the shard, not on the number of ranks "
-        f"(created at {found[0].site})"
+        f"each {who} draws the random numbers of {names} for itself, so that {who}s do not train as one: {hint} "
+        f"(created at {ops[0].site})"
     )
+
+
+def draws_of_rank(op: Operator) -> bool:
+    """Whether an operator that was computed has drawn other numbers than on other ranks, or the same for samples."""
+    return draws(op) and _changes(op) and not (has_fixed_seed(op) and not op.inputs)
 
 
 def _changes(op: Operator) -> bool:
