@@ -112,6 +112,22 @@ def _adding(table: Any, ids: Any, d_out: Any, padding: int) -> Callable[..., Any
     return add
 
 
+@offer("lookup_table_grad", rows=True)
+@offer("lookup_table_v2_grad", rows=True)
+def _lookup_rows(xp, table, ids, d_out, *, padding_idx):
+    if ids.dtype.name not in ("int32", "int64") or not (padding_idx == -1 or 0 <= padding_idx < table.shape[0]):
+        return None
+    loop = _LOOPS.compiled("copy_numbers", f"int64({ids.dtype.name}[::1], int64, {INDICES})")
+
+    def rows(table: Any, ids: Any, d_out: Any) -> SparseRows:
+        (flat,), numbers = vectors(ids), np.empty(ids.size, np.int64)
+        if loop(flat, len(table), numbers):
+            raise TypeError("the shared kernel raises the error")
+        return SparseRows(numbers, d_out.reshape(ids.size, *table.shape[1:]), len(table))
+
+    return rows
+
+
 # Merging
 
 

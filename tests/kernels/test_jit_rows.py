@@ -169,7 +169,32 @@ def test_the_gradient_of_a_table_has_the_bits_of_the_kernel(numbers, padding, dt
     assert_same(function(table, ids, d_out), expected)
 
 
+@pytest.mark.parametrize("ids_type", ["int32", "int64"])
+@pytest.mark.parametrize("padding", [-1, 0, 4097])
+@each_list
+def test_the_rows_of_a_gradient_are_those_of_the_kernel(numbers, padding, ids_type):
+    table, ids = np.empty((HEIGHT, WIDTH), "float32"), np.array(numbers, ids_type).reshape(-1, 1)
+    d_out = np.ones((len(ids), 1, WIDTH), "float32")
+    found = offered("lookup_table_v2_grad", [table, ids, d_out], padding_idx=padding)(table, ids, d_out)
+    expected = find_kernel("lookup_table_v2_grad", "cpu", rows=True).function(
+        np, table, ids, d_out, padding_idx=padding
+    )
+    assert_same(found.rows, expected.rows)
+    assert_same(found.value, expected.value)
+    assert found.height == HEIGHT
+    assert not found.is_merged
+    assert not np.shares_memory(found.rows, ids)
+
+
+def test_rows_of_a_padding_that_is_no_row_are_left_to_the_kernel():
+    table, ids, d_out = np.empty((HEIGHT, WIDTH), "float32"), np.array([HEIGHT, 1]), np.ones((2, WIDTH), "float32")
+    assert offered("lookup_table_v2_grad", [table, ids, d_out], padding_idx=HEIGHT) is None
+
+
 def test_an_id_that_is_no_row_is_the_error_that_it_always_is():
     table, ids = np.ones((HEIGHT, WIDTH), "float32"), np.array([0, 3, -1])
     with pytest.raises(ExecutionError, match="5000 rows, but element 2 of Ids is -1"):
         offered("lookup_table_v2", [table, ids], rows=False, padding_idx=-1)(table, ids)
+    d_out = np.ones((3, WIDTH), "float32")
+    with pytest.raises(ExecutionError, match="5000 rows, but element 2 of Ids is -1"):
+        offered("lookup_table_v2_grad", [table, ids, d_out], padding_idx=-1)(table, ids, d_out)

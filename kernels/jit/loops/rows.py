@@ -84,3 +84,12 @@ def take_rows(table, numbers, padding, out):
         else:
             return 1
     return 0
+
+
+def copy_numbers(numbers, height, out):
+    """Copy `numbers` to `out` up to the first that is not in [0, `height`); return how many are found."""
+    for i in range(numbers.size):
+        if numbers[i] < 0 or numbers[i] >= height:
+            return 1
+        out[i] = numbers[i]
+    return 0

@@ -1,7 +1,7 @@
 """Batches of products of a few rows with a few others: ``out[b, i, j] = alpha * sum(x[b, i] * y[b, j])``."""
 
 REASSOCIATED = ("dot",)
-CONTRACTED = ("add_both",)
+CONTRACTED = ("row_products_grad",)
 
 
 def dot(x, y):
@@ -9,12 +9,6 @@ def dot(x, y):
     for k in range(x.size):
         total += x[k] * y[k]
     return total
-
-
-def add_both(factor, x, y, d_x, d_y):
-    for k in range(x.size):
-        d_x[k] += factor * y[k]
-        d_y[k] += factor * x[k]
 
 
 def row_products(x, y, alpha, out, begin, end):
@@ -25,9 +19,20 @@ def row_products(x, y, alpha, out, begin, end):
 
 
 def row_products_grad(x, y, alpha, d, d_x, d_y, begin, end):
+    zero = x.dtype.type(0)  # 0 + -0.0 is 0.0, as in a product of matrices
     for b in range(begin, end):
-        d_x[b] = 0
-        d_y[b] = 0
         for i in range(x.shape[1]):
             for j in range(y.shape[1]):
-                add_both(alpha * d[b, i, j], x[b, i], y[b, j], d_x[b, i], d_y[b, j])
+                factor = alpha * d[b, i, j]
+                if j:
+                    for k in range(x.shape[2]):
+                        d_x[b, i, k] += factor * y[b, j, k]
+                else:
+                    for k in range(x.shape[2]):
+                        d_x[b, i, k] = zero + factor * y[b, j, k]
+                if i:
+                    for k in range(x.shape[2]):
+                        d_y[b, j, k] += factor * x[b, i, k]
+                else:
+                    for k in range(x.shape[2]):
+                        d_y[b, j, k] = zero + factor * x[b, i, k]
