@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -461,7 +462,31 @@ def check_floating(x: Any, what: str) -> Variable:
     return x
 
 
+def features_of(x: Variable, first: int, what: str) -> int:
+    """The number of elements of `x` from dimension `first` on, by which parameters are declared.
+
+    Fluid multiplies the declared sizes, so that two that are not known, -1 each, count as 1: the height and the width
+    behind a pooling of the whole image, for example. A run with other sizes is an error.
+
+    Raises
+    ------
+    ProgramError
+        If the sizes that are not known are odd in number; `what` names the layer.
+    """
+    assert x.shape is not None
+    sizes = x.shape[first:]
+    known, unknown = math.prod(size for size in sizes if size >= 0), sum(size < 0 for size in sizes)
+    if unknown % 2:
+        raise ProgramError(
+            f"{what}: the number of features of {x} is not known",
+            hint=f"Give the dimensions from {first} on; only the leading ones may be -1.",
+        )  # fmt: skip
+    if unknown:
+        warn(f"{what}: the {unknown} sizes of {x} that are not known count as 1, as in fluid. Give them.")
+    return known
+
+
 __all__ = [
     "LayerHelper", "LayerHelperBase", "ParamAttr", "check_floating", "check_variable", "constant", "create_state",
-    "emit", "input_or_attr", "layer", "layer_called",
+    "emit", "features_of", "input_or_attr", "layer", "layer_called",
 ]  # fmt: skip

@@ -7,10 +7,9 @@ from typing import Any
 
 from minigraph.errors import ProgramError, WrongTypeError, on_one_line
 from minigraph.ir import Variable
-from minigraph.layer_helper import LayerHelper, check_floating, check_variable, emit, layer
+from minigraph.layer_helper import LayerHelper, check_floating, check_variable, emit, features_of, layer
 from minigraph.support.arguments import as_float
 from minigraph.support.public import refuse_unknown_names
-from minigraph.types import product
 
 __all__ = ["dropout", "embedding", "fc", "fluid_embedding", "matmul", "mul"]
 
@@ -64,13 +63,7 @@ def fc(
 def _times_weight(helper: LayerHelper, x: Variable, size: int, num_flatten_dims: int, attr: Any) -> Variable:
     assert x.shape is not None
     columns = num_flatten_dims if num_flatten_dims != -1 else len(x.shape) - 1
-    features = product(x.shape[columns:])
-    # The shape of a parameter must be known when the program is built.
-    if features < 0:
-        raise ProgramError(
-            f"fc: the number of features of {x} is not known",
-            hint="Give the dimensions from num_flatten_dims on; only the leading ones may be -1.",
-        )  # fmt: skip
+    features = features_of(x, columns, "fc")
     weight = helper.required(attr, [features, size], x.dtype)
     return helper.emit("mul", X=x, Y=weight, x_num_col_dims=columns, y_num_col_dims=1)
 

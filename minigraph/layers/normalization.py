@@ -8,10 +8,10 @@ from typing import Any
 from minigraph.errors import ProgramError, WrongTypeError, on_one_line, warn
 from minigraph.initializer import Constant
 from minigraph.ir import Variable
-from minigraph.layer_helper import LayerHelper, check_floating, constant, emit, input_or_attr, layer
+from minigraph.layer_helper import LayerHelper, check_floating, constant, emit, features_of, input_or_attr, layer
 from minigraph.param_attr import ParamAttr
 from minigraph.support.window_rules import CHANNELS_LAST
-from minigraph.types import DType, product
+from minigraph.types import DType
 from minigraph.unique_name import generate
 
 __all__ = ["batch_norm", "group_norm", "inplace_abn", "instance_norm", "l2_normalize", "layer_norm"]
@@ -171,10 +171,8 @@ def layer_norm(
     x = check_floating(input, "layer_norm: input")
     assert x.shape is not None
     helper = LayerHelper("layer_norm", name)
-    features = product(x.shape[begin_norm_axis:])
     # Without scale and shift the operator needs no parameter, and so no number.
-    if features < 0 and (scale or shift):
-        raise ProgramError(f"layer_norm: the number of features of {x} is not known")
+    features = features_of(x, begin_norm_axis, "layer_norm") if scale or shift else 0
     inputs: dict[str, Variable] = {"X": x}
     warn_of_unused(scale, param_attr, "layer_norm: param_attr is given, but scale is False")
     warn_of_unused(shift, bias_attr, "layer_norm: bias_attr is given, but shift is False")
