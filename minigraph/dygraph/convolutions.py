@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from minigraph.dygraph.layer import Layer
+from minigraph.dygraph.operator_attrs import operator_attr
 from minigraph.initializer import Initializer
 from minigraph.ir import Variable
 from minigraph.layer_helper import check_floating
@@ -28,11 +29,21 @@ class _Convolution(Layer):
     _type: str
     _attrs: dict[str, Any]
 
+    _stride = operator_attr("strides")
+    _padding = operator_attr("paddings")
+    _dilation = operator_attr("dilations")
+
+    def _describe(self, num_channels: int, num_filters: int, filter_size: Any, groups: Any, use_cudnn: bool) -> None:
+        """Keep arguments as fluid does."""
+        self._num_channels, self._num_filters, self._filter_size = num_channels, num_filters, filter_size
+        self._groups, self._use_cudnn = groups, use_cudnn
+
     def _learn(
         self, shape: list[int], count: int, param_attr: Any, bias_attr: Any, act: str | None,
         start: Initializer | None = None,
     ) -> None:  # fmt: skip
         """Create `count` filters of this shape, and their biases."""
+        self._param_attr, self._bias_attr = param_attr, bias_attr
         self.weight = self._required(shape, param_attr, start=start)
         self.bias = self.create_parameter([count], bias_attr, self._dtype, is_bias=True)
         self._act = act
@@ -85,6 +96,7 @@ class Conv2D(_Convolution):
         self._type = convolution_type(num_channels, num_filters, groups, use_cudnn)
         self._attrs = convolution_attrs("Conv2D", stride, padding, dilation, groups, data_format)
         shape = filter_shape(num_channels, num_filters, size, groups, "Conv2D")
+        self._describe(num_channels, num_filters, filter_size, groups, use_cudnn)
         self._learn(shape, num_filters, param_attr, bias_attr, act, filter_initializer(num_channels, size))
 
 
@@ -125,6 +137,7 @@ class Conv3D(_Convolution):
         self._type = "conv3d"
         self._attrs = convolution_attrs("Conv3D", stride, padding, dilation, groups, "NCDHW", 3)
         shape = filter_shape(num_channels, num_filters, size, groups, "Conv3D")
+        self._describe(num_channels, num_filters, filter_size, groups, use_cudnn)
         self._learn(shape, num_filters, param_attr, bias_attr, act, filter_initializer(num_channels, size))
 
 
@@ -141,6 +154,8 @@ class Conv2DTranspose(_Convolution):
     use_cudnn : bool
         With False, and as many groups as channels and filters, the operator is called ``depthwise_conv2d_transpose``.
     """
+
+    _output_size = operator_attr("output_size")
 
     @public
     def __init__(
@@ -164,7 +179,9 @@ class Conv2DTranspose(_Convolution):
         self._type = transposed_type(num_channels, num_filters, groups, use_cudnn, what)
         self._attrs = convolution_attrs(what, stride, padding, dilation, groups, "NCHW")
         self._attrs["output_size"] = [] if output_size is None else pair(output_size, f"{what}: output_size")
-        shape = [num_channels, num_filters // (groups or 1), *pair(filter_size, f"{what}: filter_size")]
+        size = pair(filter_size, f"{what}: filter_size")
+        shape = [num_channels, num_filters // (groups or 1), *size]
+        self._describe(num_channels, num_filters, size, groups or 1, use_cudnn)
         self._learn(shape, num_filters, param_attr, bias_attr, act)
 
 
@@ -202,5 +219,7 @@ class Conv3DTranspose(_Convolution):
         what = "Conv3DTranspose"
         self._type = transposed_type(num_channels, num_filters, groups, use_cudnn, what, 3)
         self._attrs = convolution_attrs(what, stride, padding, dilation, groups, "NCDHW", 3)
-        shape = [num_channels, num_filters // (groups or 1), *pair(filter_size, f"{what}: filter_size", 3)]
+        size = pair(filter_size, f"{what}: filter_size", 3)
+        shape = [num_channels, num_filters // (groups or 1), *size]
+        self._describe(num_channels, num_filters, size, groups or 1, use_cudnn)
         self._learn(shape, num_filters, param_attr, bias_attr, act)

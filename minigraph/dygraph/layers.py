@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from minigraph.dygraph.layer import Layer
+from minigraph.dygraph.operator_attrs import operator_attr
 from minigraph.errors import ProgramError
 from minigraph.initializer import Constant
 from minigraph.ir import Variable
@@ -52,6 +53,14 @@ class Linear(Layer):
 class Pool2D(Layer):
     """The greatest element or the average of each window of images; see `minigraph.layers.pool2d`."""
 
+    _pool_size = operator_attr("ksize")
+    _pool_type = operator_attr("pooling_type")
+    _pool_stride = operator_attr("strides")
+    _pool_padding = operator_attr("paddings")
+    _global_pooling = operator_attr("global_pooling")
+    _ceil_mode = operator_attr("ceil_mode")
+    _exclusive = operator_attr("exclusive")
+
     @public
     def __init__(
         self,
@@ -90,6 +99,10 @@ class Embedding(Layer):
         An id that stands for a row of zeros that is not learned. A negative one counts from the end.
     """
 
+    _is_sparse = operator_attr("is_sparse")
+    _is_distributed = operator_attr("is_distributed")
+    _padding_idx = operator_attr("padding_idx")
+
     @public
     def __init__(
         self,
@@ -102,7 +115,8 @@ class Embedding(Layer):
     ) -> None:
         super().__init__(dtype=dtype)
         self._attrs = embedding_attrs(size, is_sparse, is_distributed, padding_idx)
-        self.weight = self._required(list(size), param_attr)
+        self._size = list(size)
+        self.weight = self._required(self._size, param_attr)
 
     def forward(self, input: Variable) -> Variable:
         ids = check_integers(input, "Embedding: input")
@@ -129,11 +143,15 @@ class Dropout(Layer):
         super().__init__()
         if not 0 <= p <= 1:
             raise ProgramError(f"Dropout: p must be in [0, 1], got {p!r:.60}")
-        self._p, self._seed, self._implementation, self._is_test = p, seed, dropout_implementation, is_test
+        self._dropout_prob, self._dropout_implementation = p, dropout_implementation
+        self._seed, self._is_test = seed, is_test
 
     def forward(self, input: Variable) -> Variable:
         is_test = self._is_test or not self.training
-        return dropout(input, self._p, is_test=is_test, seed=self._seed, dropout_implementation=self._implementation)
+        return dropout(
+            input, self._dropout_prob, is_test=is_test, seed=self._seed,
+            dropout_implementation=self._dropout_implementation,
+        )  # fmt: skip
 
 
 class PRelu(Layer):

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from minigraph.dygraph.layer import Layer
+from minigraph.dygraph.operator_attrs import operator_attr
 from minigraph.eager.tensor import Eager
 from minigraph.errors import ProgramError
 from minigraph.initializer import Constant
@@ -48,8 +49,9 @@ class LayerNorm(Layer):
         dtype: Any = "float32",
     ) -> None:
         super().__init__(dtype=dtype)
-        shape = (normalized_shape,) if isinstance(normalized_shape, INTEGERS) else tuple(normalized_shape)
-        self._shape, self._epsilon, self._act = shape, epsilon, act
+        shape = [normalized_shape] if isinstance(normalized_shape, INTEGERS) else list(normalized_shape)
+        self._normalized_shape, self._scale, self._shift = shape, scale, shift
+        self._epsilon, self._act = epsilon, act
         warn_of_unused(scale, param_attr, "LayerNorm: param_attr is given, but scale is False")
         warn_of_unused(shift, bias_attr, "LayerNorm: bias_attr is given, but shift is False")
         self.weight = self.bias = None
@@ -63,9 +65,9 @@ class LayerNorm(Layer):
         x = check_floating(input, "LayerNorm: input")
         assert x.shape is not None
         # The operator counts dimensions from the front, the layer from the end.
-        begin = len(x.shape) - len(self._shape)
-        if tuple(x.shape[max(begin, 0) :]) != self._shape:
-            raise ProgramError(f"LayerNorm: the last dimensions of the input must be {list(self._shape)}, got {x}")
+        begin = len(x.shape) - len(self._normalized_shape)
+        if list(x.shape[max(begin, 0) :]) != self._normalized_shape:
+            raise ProgramError(f"LayerNorm: the last dimensions of the input must be {self._normalized_shape}, got {x}")
         inputs = {"X": x, "Scale": self.weight, "Bias": self.bias}
         attrs = {"epsilon": self._epsilon, "begin_norm_axis": begin}
         return self._helper.activation(
@@ -100,6 +102,11 @@ class BatchNorm(Layer):
     """
 
     _op_type = "batch_norm"
+    _momentum = operator_attr("momentum")
+    _epsilon = operator_attr("epsilon")
+    _data_layout = operator_attr("data_layout")
+    _use_global_stats = operator_attr("use_global_stats")
+    _trainable_statistics = operator_attr("trainable_statistics")
 
     @public
     def __init__(
@@ -191,6 +198,9 @@ class GroupNorm(Layer):
     ----------
     Y. Wu and K. He, Group normalization, ECCV 2018.
     """
+
+    _epsilon = operator_attr("epsilon")
+    _groups = operator_attr("groups")
 
     @public
     def __init__(

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from minigraph.dygraph.layer import Layer
+from minigraph.dygraph.operator_attrs import operator_attr
 from minigraph.initializer import Normal, NumpyArrayInitializer
 from minigraph.ir import Variable
 from minigraph.layer_helper import check_floating
@@ -101,6 +102,10 @@ class SpectralNorm(Layer):
     power_iters : int
         Number of power iterations that improve the singular vectors in each call.
     """
+
+    _dim = operator_attr("dim")
+    _power_iters = operator_attr("power_iters")
+    _eps = operator_attr("eps")
 
     @public
     def __init__(
