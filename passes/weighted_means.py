@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from itertools import chain, count
 from math import prod
@@ -82,6 +82,19 @@ def ops_of_loss(samples: Samples) -> Iterator[Operator]:
             yield op
 
 
+def fixed_batch(block: Block) -> int | None:
+    """The number of samples that is fed in every run, None if it is unknown; without declared samples, too.
+
+    It is the first dimension that most feeds have, or else that of the largest.
+    """
+    fed = [var.shape for var in block.vars.values() if var.is_data and var.shape and set(var.shape) != {1}]
+    if not fed or any(-1 in shape for shape in fed):
+        return None
+    sizes = Counter(shape[0] for shape in fed)
+    size = max(fed, key=lambda shape: (sizes[shape[0]], prod(shape)))[0]
+    return size if size > 1 else None
+
+
 class Samples:
     """Values of the forward pass: rows, each of one sample, and values that depend on several samples."""
 
@@ -93,10 +106,12 @@ class Samples:
         # A value that is overwritten is no longer there where the gradient is computed.
         self.makers = {name: op for op in self.ops for name in op.output_arg_names if made[name] == 1}
         self._firsts = {name: op for op in reversed(self.ops) for name in op.output_arg_names}
+        self.batch = fixed_batch(block)
         self.rows = {
-            name: next(iter(open_axes(block.find_var(name))), 0)
-            for name, var in block.vars.items() if var.is_data and set(var.shape or ()) != {1}
-        }  # fmt: skip
+            name: next(iter(open_axes(var)), 0)
+            for name, var in block.vars.items()
+            if var.is_data and set(var.shape or ()) != {1} and self.batch in (None, *(var.shape or ())[:1])
+        }
         """Names of values with something for each sample, and along which dimension; one number is no sample."""
         self.of_several: set[str] = set()
         """Names of values that depend on several samples, and can be computed of those of all ranks."""
@@ -109,7 +124,7 @@ class Samples:
                 self._follow(op)
             elif op.role & Role.BACKWARD and self._reads_rows(op):  # a loss may read gradients
                 self.rows.update(
-                    (name, self._axis(op, name)) for name in op.output_arg_names if open_axes(block.find_var(name))
+                    (name, self._axis(op, name)) for name in op.output_arg_names if self.has_rows(block, name)
                 )
         self._by_totals: set[str] = set()
         """Names of values that flow through an operator that reads a value of several samples, or come from one."""
@@ -152,9 +167,22 @@ class Samples:
             return op.attr("reduce_all") or self.rows[rows[0]] in _axes(op)
         if op.type in _WHOLE or ("reduction" in op.attrs and op.attr("reduction") != "none"):
             return True
-        return any(open_axes(self.block.find_var(name)) for name in rows) and not any(
-            open_axes(self.block.find_var(name)) for name in op.output_arg_names
+        if self.batch is not None:
+            return not op.type.startswith(_KEEPS_ALL) and not self._keeps_size(op, rows)
+        return any(self.has_rows(self.block, name) for name in rows) and not any(
+            self.has_rows(self.block, name) for name in op.output_arg_names
         )
+
+    def _keeps_size(self, op: Operator, rows: Sequence[str]) -> bool:
+        """Whether a result has a dimension as large as that along which the samples of an input lie."""
+        sizes = {size for name in rows for size in _shape(self.block, name)[self.rows[name] :][:1]}
+        return any(not sizes.isdisjoint(_shape(self.block, name)) for name in op.output_arg_names)
+
+    def has_rows(self, block: Block, name: str) -> bool:
+        """Whether the size of a value is that of the batch, or may be: a dimension is unknown, or as large."""
+        if self.batch is None:
+            return bool(open_axes(block.find_var(name)))
+        return name in self.rows or self.batch in _shape(block, name)
 
     def knows(self, name: str) -> bool:
         """Whether a value depends on samples."""
@@ -170,7 +198,10 @@ class Samples:
         if op.type in ("transpose", "transpose2"):
             return list(op.attr("axis")).index(axis)
         before, after = open_axes(self.block.find_var(name)), open_axes(self.block.find_var(out))
-        if axis in before and len(before) == len(after):
+        if self.batch is not None:
+            shape = _shape(self.block, out)
+            after = [each for each, size in enumerate(shape) if size and size % self.batch == 0]
+        elif axis in before and len(before) == len(after):
             return after[before.index(axis)]
         return axis if axis in after or not after else after[0]
 
@@ -180,7 +211,7 @@ class Samples:
         found = next((self._firsts[name] for name in names if name in self.of_several | self._lost), None)
         while found is not None and found.type == "logical_not":  # of the other branch
             found = self._firsts[found.input("X")[0]]
-        return found or next((each for each in ops_inside(op) if _reduces_rows(each)), None)
+        return found or next((each for each in ops_inside(op) if _reduces_rows(each, self.batch or -1)), None)
 
     def _can_exchange(self, op: Operator) -> bool:
         """Whether the result of an operator on all samples can be had of those of the ranks."""
@@ -401,6 +432,8 @@ class _Totals:
 _SUMS = frozenset({"reduce_sum", "size", "squared_l2_norm", "l1_norm", "slice"})
 """Operators whose result on all samples is the sum of those of ranks, if they reduce; a slice is that of a shape."""
 _EXTREMES = {"reduce_max": "c_allreduce_max", "reduce_min": "c_allreduce_min"}
+_KEEPS_ALL = ("reshape", "flatten", "squeeze", "unsqueeze", "concat", "split", "stack", "expand", "pad")
+"""Beginnings of the types of operators that keep all elements, whatever sizes they give dimensions."""
 _WHOLE = frozenset({"mean", "size", "squared_l2_norm", "l1_norm"})
 """Operators that reduce all elements."""
 _ADDING = frozenset({
@@ -414,10 +447,10 @@ _OF_SEQUENCES = frozenset({"lod_rank_table", "max_sequence_len"})
 """Operators whose results tell sequences apart, which loops over their steps read."""
 
 
-def _reduces_rows(op: Operator) -> bool:
-    """Whether an operator of a block reduces the dimension of unknown size that comes first."""
+def _reduces_rows(op: Operator, batch: int) -> bool:
+    """Whether an operator of a block reduces the first dimension, which has the size of the batch, -1 if unknown."""
     var = op.block.find_var(op.inputs["X"][0]) if op.inputs.get("X") else None
-    is_open = var is not None and (var.shape or (0,))[0] == -1
+    is_open = var is not None and (var.shape or (0,))[0] == batch
     if not is_open or not op.type.startswith("reduce_"):
         return is_open and _is_mean(op)
     return bool(op.attr("reduce_all")) or 0 in _axes(op)
@@ -428,6 +461,11 @@ def _axes(op: Operator) -> set[int]:
     var = op.block.find_var(op.input("X")[0])
     rank = len(var.shape or ()) if var is not None else 0
     return {axis % rank if rank else axis for axis in op.attr("dim")}
+
+
+def _shape(block: Block, name: str) -> tuple[int, ...]:
+    var = block.find_var(name)
+    return tuple(var.shape or ()) if var is not None else ()
 
 
 def _is_mean(op: Operator) -> bool:

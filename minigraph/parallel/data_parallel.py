@@ -19,7 +19,7 @@ from minigraph.passes.shard_state import ShardOptimizerState, shard_startup
 from minigraph.passes.shard_statistics import average_statistics
 from minigraph.passes.shards import ShardBatch
 from minigraph.passes.sync_batch_norm import SyncBatchNorm
-from minigraph.passes.weighted_means import WeightMeans, means_of_loss
+from minigraph.passes.weighted_means import WeightMeans, fixed_batch, means_of_loss
 from minigraph.support.public import public
 
 
@@ -159,13 +159,17 @@ class DataParallel(GradAllReduce):
             warn(mixed)
             return
         means = list(means_of_loss(program))
-        if self.exact:  # shards have as many samples, or sequences, but not rows
+        is_fixed = fixed_batch(program.global_block()) is not None
+        if self.exact or is_fixed:  # shards, or ranks, have as many samples, or sequences, but not rows
+            own = _of_own_rows(program)
+            means = [op for op in means if op.type not in ("mean", "reduce_mean") or not own.isdisjoint(op.input("X"))]
+        if self.exact:
             who, hint = (
                 "shard averages",
                 "divide by a constant, or leave exact out and say DataParallel(..., ragged=True)",
             )
-            own = _of_own_rows(program)
-            means = [op for op in means if op.type not in ("mean", "reduce_mean") or not own.isdisjoint(op.input("X"))]
+        elif is_fixed:
+            who, hint = "rank averages", "divide by a constant, or say DataParallel(..., ragged=True)"
         else:
             who, hint = "rank averages", "feed all ranks as many samples, or say DataParallel(..., ragged=True)"
         if means and (self.exact or not self.ragged):

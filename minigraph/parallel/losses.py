@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping, Set
+import math
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from minigraph.ir import Block, Operator, Program, Role
@@ -48,7 +49,7 @@ def describe_mixed_samples(program: Program, scales_loss: bool, ragged: bool = F
     With `ragged` gradients read values of all ranks' samples, see `minigraph.passes.WeightMeans`.
 
     What a loss makes of rows is followed through the forward pass. An operator makes a value of all samples where the
-    dimension of unknown size, which the batch has, is gone.
+    dimension of unknown size, which the batch has, is gone; with feeds of fixed sizes, that of the size of the batch.
     """
     block = program.global_block()
     values = _follow(block, ragged, scales_loss)
@@ -77,7 +78,11 @@ def _follow(block: Block, ragged: bool, scales_loss: bool) -> dict[str, _Value]:
     """Dependence of values on samples, by name; values that do not depend on any are left out."""
     samples = Samples(block)
     joined: set[str] = set()
-    values = {name: _Value(ROWS) for name, var in block.vars.items() if var.is_data and _is_open(block, name)}
+    values = {
+        name: _Value(ROWS)
+        for name, var in block.vars.items()
+        if var.is_data and name in samples.rows and samples.has_rows(block, name)
+    }
     for op in block.ops:
         if op.role & (Role.OPTIMIZE | Role.LR_SCHED):
             continue
@@ -93,7 +98,7 @@ def _follow(block: Block, ragged: bool, scales_loss: bool) -> dict[str, _Value]:
             kinds = {key: value.kind for key, value in given.items()}
             kind: _Kind | None = MIXED
             if mixed is None and op.role & Role.BACKWARD:
-                kind = _of_gradient(op, name)
+                kind = _of_gradient(op, name, samples)
             elif mixed is None and ragged:
                 kind = _of_all_ranks(op, name, kinds, samples, scales_loss, mixes)
             elif mixed is None:
@@ -114,20 +119,20 @@ def _kind(op: Operator, out: str, given: Mapping[str, _Kind], samples: Samples, 
     if SUB_BLOCK in op.attrs:
         if samples.decider(op) is not None:
             return MIXED
-        return ROWS if _is_open(op.block, out) else None
+        return ROWS if samples.has_rows(op.block, out) else None
     rows = {kind for kind in given.values() if kind in (ROWS, SHARES)}
     totals = {name: kind for name, kind in given.items() if kind in (MEAN, SUM) and _is_floating(op.block, name)}
     if not rows:
-        kind = _of_totals(op, totals or given, samples.learned)
+        kind = _of_totals(op, totals or given, samples)
         decides = bool(totals) and (_is_floating(op.block, out) or op.block.var(out).dtype is DType.BOOL)
         return kind if kind is not MIXED or decides else None
     if totals:
-        if op.type != "elementwise_div" or op.input("X")[0] in totals or not _is_open(op.block, out):
+        if op.type != "elementwise_div" or op.input("X")[0] in totals or not samples.has_rows(op.block, out):
             return MIXED
         return SHARES if set(totals.values()) == {SUM} else ROWS
     if mixes:
         return MIXED
-    if _is_open(op.block, out) and not samples.reduces(op):
+    if samples.has_rows(op.block, out) and not samples.reduces(op):
         return SHARES if SHARES in rows else ROWS
     reduction = op.attr("reduction") if "reduction" in op.attrs else None
     if op.type in _MEANS or reduction in ("mean", "batchmean"):
@@ -147,24 +152,24 @@ def _of_all_ranks(
     if out not in several:
         return _kind(op, out, given, samples, mixes)
     if out not in learned:
-        return ROWS if _is_open(op.block, out) else None
+        return ROWS if samples.has_rows(op.block, out) else None
     if ROWS not in given.values():
-        return MEAN if scales or samples.is_by_totals(op) else _of_totals(op, given, learned)
+        return MEAN if scales or samples.is_by_totals(op) else _of_totals(op, given, samples)
     if mixes:
         return MIXED
-    if _is_open(op.block, out) and not samples.reduces(op):
+    if samples.has_rows(op.block, out) and not samples.reduces(op):
         return ROWS
     return MEAN if samples.averages(op) or samples.adds_up(op, scales) else SUM
 
 
-def _of_gradient(op: Operator, out: str) -> _Kind | None:
+def _of_gradient(op: Operator, out: str, samples: Samples) -> _Kind | None:
     """The kind of a result of the backward pass, which a loss reads that penalizes gradients."""
-    if not _is_open(op.block, out):
+    if not samples.has_rows(op.block, out):
         return None
     return MIXED if op.type.removesuffix("_grad") in _MEANS else ROWS
 
 
-def _of_totals(op: Operator, given: Mapping[str, _Kind], learned: Set[str]) -> _Kind:
+def _of_totals(op: Operator, given: Mapping[str, _Kind], samples: Samples) -> _Kind:
     """The kind of what is computed from sums and means over samples.
 
     A bound is one of counts only: gradients that flow through it would be stopped by the total of one rank.
@@ -173,16 +178,20 @@ def _of_totals(op: Operator, given: Mapping[str, _Kind], learned: Set[str]) -> _
     if op.type == "elementwise_div" and op.input("Y")[0] in given:
         return MEAN if op.input("X")[0] in given and len(kinds) == 1 else MIXED
     (kind,) = kinds if len(kinds) == 1 else {MIXED}
-    if op.type in _LINEAR or (op.type in _BOUNDS and learned.isdisjoint(op.input_arg_names)):
+    if kind is SUM and _divides_by(op, samples.batch):
+        return MEAN
+    if op.type in _LINEAR or (op.type in _BOUNDS and samples.learned.isdisjoint(op.input_arg_names)):
         return kind
     is_factor = op.type in ("elementwise_mul", "elementwise_div") and len(given) == 1
     return kind if is_factor and op.input("X") != op.input("Y") else MIXED
 
 
-def _is_open(block: Block, name: str) -> bool:
-    """Whether a dimension is unknown, as that of the batch is."""
-    var = block.find_var(name)
-    return var is not None and -1 in (var.shape or ())
+def _divides_by(op: Operator, batch: int | None) -> bool:
+    """Whether an operator divides by a fixed number of samples, or of their elements."""
+    if batch is None or op.type != "scale" or op.attr("bias") or not op.attr("scale"):
+        return False
+    share = 1 / (op.attr("scale") * batch)
+    return share >= 1 and math.isclose(share, round(share), rel_tol=1e-6)
 
 
 def _is_floating(block: Block, name: str) -> bool:

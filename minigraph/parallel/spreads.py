@@ -14,6 +14,7 @@ from minigraph.passes.collective import SNAPSHOT
 from minigraph.passes.rewriting import draws
 from minigraph.passes.shard_draws import has_fixed_seed
 from minigraph.passes.shard_state import UPDATES_OF_PARTS, sharded_state, state_of
+from minigraph.passes.weighted_means import fixed_batch
 
 
 class Spread(enum.Enum):
@@ -70,8 +71,11 @@ class SpreadWalk:
         self.spread: dict[str, Spread] = {name: LOCAL for name, var in self.block.vars.items() if var.is_data}
         self.spread |= dict.fromkeys(sharded_state(program), SHARD)
         self.spread |= dict.fromkeys(kept, LOCAL)
+        batch = fixed_batch(self.block)
         self.settings = {
-            name for name, var in self.block.vars.items() if var.is_data and -1 not in (var.shape or (-1,))
+            name
+            for name, var in self.block.vars.items()
+            if var.is_data and -1 not in (var.shape or (-1,)) and (batch is None or (var.shape or ())[0] != batch)
         }
         """Values that are fed but have no samples, such as a learning rate, and what is computed of them alone."""
         self.draws_alike = False

@@ -27,7 +27,7 @@ MEANS = {
 }
 SUMS = {
     "sum": lambda each, mask: layers.reduce_sum(each),
-    "scaled sum": lambda each, mask: layers.reduce_sum(each) * (1.0 / 16),
+    "scaled sum": lambda each, mask: layers.reduce_sum(each) * (1.0 / 20),
     "rows by a mean": lambda each, mask: layers.reduce_sum(each / layers.mean(mask)),
     "mean of sums": lambda each, mask: layers.mean(layers.reduce_sum(each, dim=0)),
 }
@@ -44,6 +44,8 @@ OTHERS = {
         layers.cond(layers.reduce_sum(each) > 1.0, lambda: each, lambda: each * 0.5)
     ),
 }
+BATCH = 8
+"""Size of a batch that is declared: equal to no other dimension."""
 STILL_MIXED = ("matmul", "softmax", "greater_than")
 """What `ragged=True` does not mend: each sample sees the others, or a branch does."""
 
@@ -52,34 +54,50 @@ def weight():
     return fluid.default_main_program().global_block().var("w")
 
 
-def training(make):
+def training(make, batch=None):
     main = fluid.Program()
     with fluid.program_guard(main, fluid.Program()), fluid.unique_name.guard():
-        x, mask = fluid.data("x", [None, 3]), fluid.data("mask", [None, 1])
+        x, mask = fluid.data("x", [batch, 3]), fluid.data("mask", [batch, 1])
         each = layers.square(layers.fc(x, 1, param_attr="w", bias_attr=False))
         fluid.optimizer.SGD(0.1).minimize(make(each, mask))
     return main
 
 
 @pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("batch", [None, BATCH])
 @pytest.mark.parametrize("name", MEANS)
-def test_means_over_samples_are_taken_as_they_are(name):
-    DataParallel(2, ragged=True)(training(MEANS[name]))
+def test_means_over_samples_are_taken_as_they_are(name, batch):
+    DataParallel(2, ragged=True)(training(MEANS[name], batch))
 
 
 @pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("batch", [None, BATCH])
 @pytest.mark.parametrize("name", SUMS)
-def test_sums_over_samples_are_named_where_the_gradient_is_divided(name):
+def test_sums_over_samples_are_named_where_the_gradient_is_divided(name, batch):
     with pytest.warns(UserWarning, match=r"the loss .* adds up samples"):
-        DataParallel(2)(training(SUMS[name]))
-    DataParallel(2, scales_loss=False, ragged=True)(training(SUMS[name]))
-    DataParallel(1)(training(SUMS[name]))
+        DataParallel(2)(training(SUMS[name], batch))
+    DataParallel(2, scales_loss=False, ragged=True)(training(SUMS[name], batch))
+    DataParallel(1)(training(SUMS[name], batch))
 
 
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("by", [BATCH, 3 * BATCH])
+def test_a_sum_that_is_divided_by_a_fixed_number_of_samples_is_a_mean(by):
+    DataParallel(2)(training(lambda each, mask: layers.reduce_sum(each) / float(by), BATCH))
+
+
+@pytest.mark.filterwarnings("error")
+def test_ranks_with_a_fixed_number_of_samples_have_as_many_each():
+    DataParallel(2)(training(MEANS["of rows, then of all"], BATCH))
+    with pytest.warns(UserWarning, match="each rank averages tmp_2 over its own samples.*divide by a constant, or say"):
+        DataParallel(2)(training(MEANS["sum by a count"], BATCH))
+
+
+@pytest.mark.parametrize("batch", [None, BATCH])
 @pytest.mark.parametrize("name", OTHERS)
-def test_what_mixes_samples_is_named(name):
+def test_what_mixes_samples_is_named(name, batch):
     with pytest.warns(UserWarning, match=rf"{name} makes .* of all samples of a rank.*test_losses.py:") as shown:
-        DataParallel(2)(training(OTHERS[name]))
+        DataParallel(2)(training(OTHERS[name], batch))
     assert ("or say DataParallel(..., ragged=True)" in str(shown[0].message)) == (name not in STILL_MIXED)
 
 
@@ -235,18 +253,19 @@ def appended(type, x, **attrs):
     return out
 
 
-def mixing(make):
+def mixing(make, batch=None):
     main = fluid.Program()
     with fluid.program_guard(main, fluid.Program()), fluid.unique_name.guard():
-        hidden = layers.fc(fluid.data("x", [None, 6]), 4)
+        hidden = layers.fc(fluid.data("x", [batch, 6]), 4)
         fluid.optimizer.SGD(0.1).minimize(layers.mean(layers.square(make(hidden))))
     return main
 
 
+@pytest.mark.parametrize("batch", [None, BATCH])
 @pytest.mark.parametrize("name", MIXING)
-def test_samples_that_see_each_other_are_named_wherever_they_lie(name):
+def test_samples_that_see_each_other_are_named_wherever_they_lie(name, batch):
     with pytest.warns(UserWarning, match=rf"^{name.split()[0]} makes .* of all samples of a rank.*test_losses.py:"):
-        DataParallel(2)(mixing(MIXING[name]))
+        DataParallel(2)(mixing(MIXING[name], batch))
 
 
 @pytest.mark.parametrize("name", sorted(MIXING.keys() - {"reduce_max"}))
@@ -256,6 +275,7 @@ def test_they_are_named_for_ragged_ranks_too(name):
 
 
 @pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("batch", [None, BATCH])
 @pytest.mark.parametrize("name", APART)
-def test_what_each_sample_makes_of_itself_needs_no_warning(name):
-    DataParallel(2, ragged=True)(mixing(APART[name]))
+def test_what_each_sample_makes_of_itself_needs_no_warning(name, batch):
+    DataParallel(2, ragged=True)(mixing(APART[name], batch))
