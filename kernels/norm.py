@@ -68,7 +68,7 @@ def sums_of_powers(xp, x, p: float) -> tuple[Any, Any, Any]:
 
     Their norm of order `p` is ``scale * (high + low) ** (1 / p)``, and `low` is what rounding the sum of the powers has
     lost. So joint norms of orders 1 and 2 have the same bits however the elements are divided, except on a device, and
-    but for the sum in float64 of the squares of narrower types. For order infinity `high` is the norm.
+    squares of narrower types than float64 in exact programs only. For order infinity `high` is the norm.
     """
     if p == np.inf:
         return 1.0, _largest(xp, [x]), 0.0

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from minigraph.kernels.buffers import deliver
+from minigraph.support.communicator import sums_in_order
 
 MANY_ROWS = 1024
 """Minimum rows for adding them in stages."""
@@ -119,7 +120,8 @@ def sum_of_squares(xp, x) -> Any:
     Notes
     -----
     The relative error is at most ``2**-52`` for float64, if the sum is from 1e-280 to 1e300: each square is rounded,
-    and so is their sum. It is at most 1e-11 for float16 and float32, whose squares float64 holds exactly.
+    and so is their sum. It is at most 1e-11 for float16 and float32, whose squares float64 holds exactly; in an exact
+    program ``2**-53``, so that it does not depend on what is added first.
     """
     if xp is not np:
         squares = xp.square(x, dtype=xp.float64).reshape(-1)
@@ -133,6 +135,8 @@ def squares_in_parts(x: np.ndarray) -> Sequence[float]:
     flat = x.reshape(-1)
     if flat.dtype == _FLOAT64:
         return [part for piece in pieces(flat) for part in _parts_of_squares(piece)]
+    if sums_in_order():  # the same whole in whatever pieces ranks have the elements
+        return [part for piece in pieces(flat) for part in _parts_of_squares(piece.astype(_FLOAT64))]
     if flat.size <= _PIECE:
         wide = flat.astype(_FLOAT64)
         return (float(wide.dot(wide)),)

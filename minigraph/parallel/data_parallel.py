@@ -39,7 +39,7 @@ class DataParallel(GradAllReduce):
     State of samples that the program keeps otherwise, as ``auc`` does, is that of all ranks' samples.
     With and without `sharded`, norms that the program computes by operators such as ``reduce_sum`` may differ by
     rounding, because these add in the type of the array, of the whole array or block by block. Norms of clips have the
-    same bits: squares of float64 are added exactly, and those of float32 in float64, whose rounding is lost again.
+    same bits, because squares are added exactly.
 
     Attributes
     ----------

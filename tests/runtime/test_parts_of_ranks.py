@@ -1,6 +1,7 @@
 """Operators on parts of arrays, on simulated ranks, against arithmetic by NumPy on the whole arrays."""
 
 import math
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ from minigraph.errors import ExecutionError, OpError
 from minigraph.kernels import find_kernel
 from minigraph.kernels.norm import norm, norm_of_sums, sums_of_powers
 from minigraph.kernels.sparse_rows import SparseRows, dense
-from minigraph.support.communicator import tree
+from minigraph.support.communicator import in_order, tree
 from minigraph.support.simulated_ranks import run_ranks
 
 SHAPES = [(3, 2), (1,), (0, 4), (5, 7), (4096,)]
@@ -139,14 +140,39 @@ def test_norms_of_float64_do_not_depend_on_the_division(p, size):
 
 
 @pytest.mark.laws
-def test_norms_of_narrower_types_do_not_depend_on_the_division_when_rounded():
-    """Their squares are added in float64: the last digits that this has fall away in the type of the gradients."""
+@pytest.mark.parametrize("dtype", ["float16", "float32"])
+def test_norms_of_narrower_types_do_not_depend_on_the_division_in_exact_programs(dtype):
     rng = np.random.default_rng(9)
-    for dtype in ("float16", "float32"):
-        for _ in range(1000):
+    with in_order():
+        for draw in range(100):
             arrays = [rng.standard_t(3, rng.integers(1, 300)).astype(dtype) for _ in range(3)]
-            expected = np.float32(norm(np, arrays)[1])
-            assert [np.float32(norm_of_blocks(arrays, blocks, 2.0)[1]) for blocks in (1, 2, 5, 8)] == [expected] * 4
+            arrays.append(rng.normal(size=9001 if draw % 20 == 0 else 0).astype(dtype))
+            expected = norm(np, arrays)
+            assert [norm_of_blocks(arrays, blocks, 2.0) for blocks in (1, 2, 5, 8)] == [expected] * 4
+
+
+def near_the_middle(small, count):
+    """Numbers of float32 whose norm is a little more than the middle between two of them, by `count` small numbers."""
+    rest = (Fraction(3, 2) + Fraction(1, 2**24)) ** 2 - count * Fraction(small) ** 2 * Fraction(99, 100)
+    found = []
+    while rest > Fraction(1, 2**120):
+        number = np.float32(np.sqrt(float(rest)))
+        while Fraction(float(number)) ** 2 > rest:
+            number = np.nextafter(number, np.float32(0))
+        found.append(number)
+        rest -= Fraction(float(number)) ** 2
+    return np.array(found + [small] * count, np.float32)
+
+
+@pytest.mark.parametrize("count", [4000, 8000])
+def test_a_norm_of_float32_is_rounded_to_the_same_number_whatever_is_added_first(count):
+    """Small squares that are added to a large one one by one are lost, and those of a block are not."""
+    arrays = [near_the_middle(float(np.float32(2**-27.5)), count)]
+    with in_order():
+        norms = [norm_of_blocks(arrays, blocks, 2.0) for blocks in (1, 2, 4, 8)]
+        assert {np.float32(ratio) for _, ratio in (norm(np, arrays), *norms)} == {
+            np.nextafter(np.float32(1.5), np.float32(2.0))
+        }
 
 
 @pytest.mark.parametrize("p", [1.0, 2.0, 3.0, np.inf])
