@@ -37,6 +37,8 @@ if TYPE_CHECKING:  # imported when they are asked for, see the end
     from minigraph.passes.merge_updates import MergeUpdates
     from minigraph.passes.move_factors import MoveFactors
     from minigraph.passes.multiply_powers import MultiplyPowers
+    from minigraph.passes.name_elements import NameElements
+    from minigraph.passes.number_bounds import NumberBounds
     from minigraph.passes.order_operands import OrderOperands
     from minigraph.passes.pad_sequences import PadSequences
     from minigraph.passes.pick_elements import PickElements
@@ -59,6 +61,7 @@ if TYPE_CHECKING:  # imported when they are asked for, see the end
     from minigraph.passes.transpose_once import TransposeOnce
     from minigraph.passes.transpose_weights import TransposeWeights
     from minigraph.passes.turn_transposes import TurnTransposes
+    from minigraph.passes.unroll_loops import UnrollLoops
     from minigraph.passes.unroll_recurrent import UnrollRecurrent
     from minigraph.passes.weighted_means import WeightMeans
     from minigraph.passes.write_where_assigned import WriteWhereAssigned
@@ -94,6 +97,8 @@ __all__ = [
     "MergeUpdates",
     "MoveFactors",
     "MultiplyPowers",
+    "NameElements",
+    "NumberBounds",
     "OrderOperands",
     "PadSequences",
     "Pass",
@@ -119,6 +124,7 @@ __all__ = [
     "TransposeOnce",
     "TransposeWeights",
     "TurnTransposes",
+    "UnrollLoops",
     "UnrollRecurrent",
     "WeightMeans",
     "WriteWhereAssigned",

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from minigraph.errors import warn
-from minigraph.ir import Program
+from minigraph.ir import Operator, Program
 from minigraph.ir.dataflow import backward_slice
 from minigraph.passes.base import Pass
-from minigraph.passes.rewriting import is_random
+from minigraph.passes.rewriting import is_random, outputs_in_use
 
 
 class RemoveDeadOps(Pass):
@@ -31,12 +31,22 @@ class RemoveDeadOps(Pass):
         return remove_dead(program)
 
 
-def remove_dead(program: Program) -> bool:
-    """Remove the operators that nothing depends on, and say whether there are any."""
+def remove_dead(program: Program, trims: bool = False) -> bool:
+    """Remove the operators that nothing depends on, and say whether there are any.
+
+    With `trims` others no longer write gradients that nothing depends on.
+    """
     if program.roots is None:
         return False
-    block = program.global_block()
-    kept = set(backward_slice(block, program.roots, keeps=is_random))
+    block, trimmed = program.global_block(), dict[Operator, dict[str, tuple[str, ...]]]()
+
+    def note(op: Operator, wanted: set[str]) -> None:
+        trimmed[op] = outputs_in_use(op, block, wanted)
+
+    kept = set(backward_slice(block, program.roots, keeps=is_random, note=note if trims else None))
+    for op, outputs in trimmed.items():
+        if outputs is not op.outputs:
+            op.outputs = outputs
     dead = [op for op in block.ops[:] if op not in kept]  # a list, because the block changes
     for op in dead:
         block.remove(op)

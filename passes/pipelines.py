@@ -32,6 +32,8 @@ from minigraph.passes.merge_products import MergeProducts
 from minigraph.passes.merge_updates import MergeUpdates
 from minigraph.passes.move_factors import MoveFactors
 from minigraph.passes.multiply_powers import MultiplyPowers
+from minigraph.passes.name_elements import NameElements
+from minigraph.passes.number_bounds import NumberBounds
 from minigraph.passes.order_operands import OrderOperands
 from minigraph.passes.pick_elements import PickElements
 from minigraph.passes.scale_by_constants import ScaleByConstants
@@ -48,20 +50,21 @@ from minigraph.passes.transpose_into_matmul import TransposeIntoMatmul
 from minigraph.passes.transpose_once import TransposeOnce
 from minigraph.passes.transpose_weights import TransposeWeights
 from minigraph.passes.turn_transposes import TurnTransposes
+from minigraph.passes.unroll_loops import UnrollLoops
 from minigraph.passes.unroll_recurrent import UnrollRecurrent
 from minigraph.passes.write_where_assigned import WriteWhereAssigned
 
 # Each pass makes work for later ones: copies hide equal operators, only merged updates take the factor of a clip, and
 # readers that are dead would keep values that the last two passes want for one operator alone.
 IN_ORDER: tuple[Pass, ...] = (
-    FuseGlobalNorm(), MergeExchanges(), UnrollRecurrent(), OrderOperands(), PickElements(), MoveFactors(),
-    ShareGradients(), FindCrossEntropy(), MeanOfAll(), FindNormalizations(), FoldConstants(), ScaleByConstants(),
-    MultiplyPowers(), BroadcastExpanded(), SliceRows(), JoinSlices(), SplitReshaped(), MatmulToMul(),
-    TransposeWeights(), SplitProducts(), SplitOperands(), CleanUp(), ScaleIntoMatmul(), TurnTransposes(),
-    TransposeIntoMatmul(), ShareCommonSubexpressions(), FuseSoftmaxCrossEntropy(), SkipJoins(), MergeMatmuls(),
-    MergeColumnSums(), MergeProducts(), TransposeOnce(), FindGradientDescent(), FindMomentum(), MergeElementwise(),
-    MergeUpdates(), ShrinkInUpdate(), FuseMeanLoss(), FreeAddends(), RemoveDeadOps(), WriteWhereAssigned(),
-    FuseElementwise(), SkipAssigns(),
+    FuseGlobalNorm(), MergeExchanges(), UnrollRecurrent(), UnrollLoops(), NameElements(), NumberBounds(),
+    OrderOperands(), PickElements(), MoveFactors(), ShareGradients(), FindCrossEntropy(), MeanOfAll(),
+    FindNormalizations(), FoldConstants(), ScaleByConstants(), MultiplyPowers(), BroadcastExpanded(), SliceRows(),
+    JoinSlices(), SplitReshaped(), MatmulToMul(), TransposeWeights(), SplitProducts(), SplitOperands(), CleanUp(),
+    ScaleIntoMatmul(), TurnTransposes(), TransposeIntoMatmul(), ShareCommonSubexpressions(), FuseSoftmaxCrossEntropy(),
+    SkipJoins(), MergeMatmuls(), MergeColumnSums(), MergeProducts(), TransposeOnce(), FindGradientDescent(),
+    FindMomentum(), MergeElementwise(), MergeUpdates(), ShrinkInUpdate(), FuseMeanLoss(), FreeAddends(),
+    RemoveDeadOps(), WriteWhereAssigned(), FuseElementwise(), SkipAssigns(),
 )  # fmt: skip
 """Passes that executors may apply, in the order in which they run."""
 

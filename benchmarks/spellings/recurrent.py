@@ -107,6 +107,52 @@ def static(cell):
     return loss
 
 
+def looped(step, count):
+    """The last state of a `While` with tensor arrays, in which `step` makes new states from an entry and states."""
+
+    def last(x, *first):
+        entries, states = layers.create_array("float32"), [layers.create_array("float32") for _ in first]
+        for t, entry in enumerate(layers.unstack(x)):
+            layers.array_write(entry, _integer(t), entries)
+        i, n = _integer(0), _integer(count)
+        for state, array in zip(first, states, strict=True):
+            layers.array_write(state, i, array)
+        condition = layers.less_than(i, n)
+        with layers.While(condition).block():
+            new = step(layers.array_read(entries, i), *[layers.array_read(array, i) for array in states])
+            layers.increment(i, 1)
+            for state, array in zip(new, states, strict=True):
+                layers.array_write(state, i, array)
+            layers.less_than(i, n, cond=condition)
+        return layers.array_read(states[0], n)
+
+    return last
+
+
+def while_looped(step, count):
+    """The last state of a `while_loop` that takes a row of the input in each run."""
+
+    def last(x, *first):
+        def body(i, *states):
+            return [i + 1, *step(layers.squeeze(layers.slice(x, [0], [i], [i + 1]), [0]), *states)]
+
+        states = [layers.assign(state) for state in first]
+        for state in states:
+            state.stop_gradient = False
+        return layers.while_loop(lambda i, *states: i < count, body, [_integer(0), *states])[1]
+
+    return last
+
+
+def _integer(value):
+    return layers.fill_constant([1], "int64", value)
+
+
+def _one_state(loop, cell, count):
+    last = loop(lambda x, h: [cell(x, h)], count)
+    return lambda x, h, y: classified(last(x, h), y)
+
+
 class Cell(layers.RNNCell):
     def __init__(self, cell):
         self.cell = cell
@@ -173,6 +219,8 @@ RNN = Task(
         "transposed weights": unrolled("transposed", "unstack"),
         "concat": unrolled("concat", "unstack"),
         "StaticRNN": static("mul"),
+        "While": _one_state(looped, CELLS["mul"], STEPS),
+        "while_loop": _one_state(while_looped, CELLS["matmul"], STEPS),
         "rnn": by_rnn("matmul"),
         "imperative mode, traced": traced,
     },
@@ -270,6 +318,12 @@ def memory_static(cell):
     return loss
 
 
+def _memory_looped(loop):
+    cell = memory_cell(layers.mul, _gates_by_split)
+    last = loop(lambda x, h, c: cell(x, (h, c)), TIMES)
+    return lambda x, h, y: classified(last(x, h, h), y)
+
+
 class MemoryCell(layers.RNNCell):
     def call(self, inputs, states):
         h, c = memory_cell(layers.matmul, _gates_by_split)(inputs, states)
@@ -289,6 +343,8 @@ LSTM = Task(
         "gates by unstack": memory_unrolled(memory_cell(layers.matmul, _gates_by_unstack), layers.unstack),
         "a matrix for each gate": memory_unrolled(_gate_by_gate, layers.unstack),
         "StaticRNN": memory_static(memory_cell(layers.mul, _gates_by_split)),
+        "While": _memory_looped(looped),
+        "while_loop": _memory_looped(while_looped),
         "rnn": lambda x, h, y: classified(layers.rnn(MemoryCell(), x, [h, h], time_major=True)[1][0], y),
     },
     apart={"concat": ONE_MATRIX, "a matrix for each gate": MANY_MATRICES},
@@ -357,6 +413,8 @@ GRU = Task(
         "gates by unstack": gated_unrolled(gated_cell(layers.matmul, _gates_by_unstack)),
         "fc": gated_unrolled(_gated_by_fc),
         "StaticRNN": gated_static(gated_cell(layers.matmul, _split_in_three)),
+        "While": _one_state(looped, gated_cell(layers.mul, _split_in_three), TIMES),
+        "while_loop": _one_state(while_looped, gated_cell(layers.mul, _split_in_three), TIMES),
         "a matrix for each gate": gated_unrolled(_gated_gate_by_gate),
     },
     apart={"a matrix for each gate": MANY_MATRICES},

@@ -102,6 +102,37 @@ def slices(pick):
     return [layers.tanh(layers.slice(x, [1], [2 * i], [2 * i + 2])) for i in range(3)]
 
 
+def _count(number):
+    return layers.fill_constant([1], "int64", number)
+
+
+def loops(pick):
+    """A loop that keeps an old state, and one that reads rows."""
+    rows, count = _matrix(pick, 3, 4), pick.choose.choice((1, 3))
+    state, old = layers.assign(_matrix(pick, 2, 4)), layers.assign(_matrix(pick, 2, 4))
+
+    def body(i, state, old):
+        row = layers.slice(rows, [0], [i], [i + 1])
+        return [i + 1, layers.tanh(state + row), state * 0.5 + old]
+
+    _, state, old = layers.while_loop(lambda i, *_: i < count, body, [_count(0), state, old])
+    return [state, old]
+
+
+def arrays(pick):
+    """Elements of an array, of which one is written twice."""
+    array, x = layers.create_array("float32"), _matrix(pick, 2, 3)
+    for index in (0, pick.choose.choice((0, 1)), 1):
+        layers.array_write(layers.tanh(x) * (index + 1.0), _count(index), array)
+    return [layers.array_read(array, _count(index)) for index in (0, 1)]
+
+
+def bounded_slices(pick):
+    """Slices whose bounds are constant tensors."""
+    x = _matrix(pick, 4, 3)
+    return [layers.tanh(layers.slice(x, [0], [_count(i)], [_count(i + 2)])) for i in range(2)]
+
+
 def gates(pick):
     """The gates of a recurrent network, cut from one product."""
     return [layers.tanh(gate) for gate in layers.unstack(layers.reshape(_matrix(pick, 2, 12), [2, 4, 3]), 1)]
@@ -158,10 +189,12 @@ def two_parameters(pick):
 PLANTS = {
     "FindCrossEntropy": entropy, "FindGradientDescent": updates, "FindMomentum": updates, "FuseMeanLoss": losses,
     "FuseSoftmaxCrossEntropy": losses, "JoinSlices": slices, "MergeColumnSums": network, "MergeElementwise": updates,
-    "MergeMatmuls": network, "MergeProducts": network, "MoveFactors": multiples, "PickElements": picks,
+    "MergeMatmuls": network, "MergeProducts": network, "MoveFactors": multiples, "NameElements": arrays,
+    "NumberBounds": bounded_slices, "PickElements": picks,
     "ShrinkInUpdate": two_parameters,
     "SplitOperands": joined_network, "SplitProducts": projections, "SplitReshaped": gates,
     "TransposeIntoMatmul": transposed_operand, "TransposeOnce": frozen_network, "TransposeWeights": transposed_network,
+    "UnrollLoops": loops,
     "WriteWhereAssigned": clipped_state,
 }  # fmt: skip
 """Fragments by the name of the pass that looks for them."""

@@ -37,14 +37,14 @@ def test_a_loop_is_compiled_for_its_second_round():
     for rounds, is_compiled in ((3, True), (1, False)):
         program = fluid.Program()
         with fluid.program_guard(program):
-            i, limit = layers.fill_constant([1], "int64", 0), layers.fill_constant([1], "int64", rounds)
+            i, limit = layers.fill_constant([1], "int64", 0), fluid.data("limit", [1], "int64")
             condition = layers.less_than(i, limit)
             loop = layers.While(condition)
             with loop.block():
                 layers.increment(i, 1, in_place=True)
                 layers.less_than(i, limit, cond=condition)
         executor = fluid.Executor()
-        assert executor.run(program, fetch_list=[i])[0] == rounds
+        assert executor.run(program, feed={"limit": np.array([rounds])}, fetch_list=[i])[0] == rounds
         ((step, body),) = the_plan(executor).compiled.bodies
         assert step.op.type == "while"
         assert ("_written" in vars(body)) is is_compiled
