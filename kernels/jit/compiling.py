@@ -269,7 +269,7 @@ def _file_name(source: str) -> str:
 def _write_once(path: Path, text: str) -> None:
     """Put `text` at `path` with a fixed date, in one move; nothing if it is there already."""
     try:
-        if path.read_text() == text:
+        if path.read_text(encoding="utf-8") == text:
             return
     except (OSError, UnicodeDecodeError):
         pass
@@ -278,7 +278,7 @@ def _write_once(path: Path, text: str) -> None:
 
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=path.stem, suffix=".new")
     try:
-        with os.fdopen(handle, "w") as file:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
             file.write(text)
         os.utime(name, (0, 0))  # to numba, a source file with another date makes its cache stale
         os.replace(name, path)

@@ -48,7 +48,7 @@ def _parts() -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     path = common.download(URL, "uci_housing", MD5)
     try:
         # Not `np.fromfile`, which NumPy 1 lets end in front of a word that is no number.
-        rows = np.array(Path(path).read_text().split(), np.float64).reshape(-1, len(feature_names) + 1)
+        rows = np.array(Path(path).read_text(encoding="utf-8").split(), np.float64).reshape(-1, len(feature_names) + 1)
     except ValueError as error:
         raise DataError(f"{path}: {error!s:.80}", hint="Replace it by the original file.") from None
     features = rows[:, :-1]

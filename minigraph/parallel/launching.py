@@ -48,6 +48,7 @@ def launch(
             command,
             env=_environment(ranks, folder, timeout, threads),
             text=True,
+            errors="backslashreplace",
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
         )

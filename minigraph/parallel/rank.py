@@ -92,7 +92,7 @@ def main(arguments: list[str]) -> None:
 
 def _close_input() -> None:
     """Let this rank read an empty standard input: MPICH gives the others than rank 0 one that never ends."""
-    with open(os.devnull) as nothing:
+    with open(os.devnull, encoding="utf-8") as nothing:
         os.dup2(nothing.fileno(), 0)
 
 

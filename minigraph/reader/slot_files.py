@@ -127,7 +127,7 @@ class SlotFiles:
             if path.startswith(("hdfs:", "afs:")):
                 raise DataError(f"{path} cannot be read from here", hint="Copy it here, and name it in set_filelist.")
             with open(path, "rb") as file, subprocess.Popen(
-                self.pipe_command, shell=True, stdin=file, stdout=subprocess.PIPE, text=True
+                self.pipe_command, shell=True, stdin=file, stdout=subprocess.PIPE, encoding="utf-8", errors="replace"
             ) as process:  # fmt: skip
                 assert process.stdout is not None
                 for number, line in enumerate(process.stdout, 1):
@@ -141,7 +141,7 @@ class SlotFiles:
     def _parsed(self, words: list[str], where: str) -> Sample:
         sample, at = [], 2 * self.leading_words
         for var in self.variables:
-            size = int(words[at]) if at < len(words) and words[at].isdigit() else -1
+            size = int(words[at]) if at < len(words) and words[at].isdecimal() else -1
             values = words[at + 1 : at + 1 + size]
             if size < 1 or len(values) < size:
                 raise DataError(

@@ -254,7 +254,7 @@ def _machine() -> str:
     """A name for this start of the machine and this container, within which process numbers are unique."""
     parts = [platform.node()]
     with suppress(OSError):
-        parts.append(Path("/proc/sys/kernel/random/boot_id").read_text())
+        parts.append(Path("/proc/sys/kernel/random/boot_id").read_text(encoding="utf-8"))
         parts.append(os.readlink("/proc/self/ns/pid"))
     return hashlib.blake2b("\n".join(parts).encode(), digest_size=4).hexdigest()
 

@@ -76,7 +76,7 @@ def read_processor() -> str:
     if sys.platform != "linux" or platform.machine() != "x86_64":
         return ""
     try:
-        with open("/proc/cpuinfo", errors="replace") as file:
+        with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as file:
             return file.read()
     except OSError:
         return ""

@@ -84,7 +84,7 @@ def dataset_of(kind, variables, folder, texts, batch=2):
     files = []
     for number, text in enumerate(texts):
         files.append(str(folder / f"part-{number}"))
-        Path(files[-1]).write_text(text)
+        Path(files[-1]).write_text(text, encoding="utf-8")
     dataset = fluid.DatasetFactory().create_dataset(kind)
     dataset.set_use_var(variables)
     dataset.set_batch_size(batch)
@@ -116,7 +116,7 @@ def test_a_data_set_trains_a_program(program, tmp_path, capsys):
 @pytest.mark.slow
 def test_files_go_through_the_command(program, tmp_path):
     script = tmp_path / "words.py"
-    script.write_text(WORDS.format(root=str(Path(__file__).parents[2])))
+    script.write_text(WORDS.format(root=str(Path(__file__).parents[2])), encoding="utf-8")
     dataset = dataset_of("QueueDataset", program, tmp_path, ["1 2 3\n4 5 6\n"])
     dataset.set_pipe_command(f"{sys.executable} {script}")
     (feed,) = dataset.batches()
@@ -124,6 +124,14 @@ def test_files_go_through_the_command(program, tmp_path):
     np.testing.assert_array_equal(feed["y"], np.array([[3], [6]]))
     dataset.set_pipe_command("exit 3; true")
     with pytest.raises(DataError, match=r"'exit 3; true' failed on .*part-0 with status 3"):
+        list(dataset.batches())
+
+
+@pytest.mark.parametrize("line", ["² 1 1 1 1".encode(), b"2 1 \xff 1 6"])
+def test_what_is_no_number_is_an_error_of_the_line(line, program, tmp_path):
+    dataset = dataset_of("QueueDataset", program, tmp_path, [""])
+    (tmp_path / "part-0").write_bytes(line + b"\n")
+    with pytest.raises(DataError, match=r"part-0, line 1|slot x does not fit"):
         list(dataset.batches())
 
 
