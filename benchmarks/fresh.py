@@ -82,12 +82,12 @@ def _measure(model, engine):
 
 def _resident(what):
     """Bytes of memory that this process has now (VmRSS) or had at most (VmHWM), where Linux tells."""
-    with open("/proc/self/status") as lines:
+    with open("/proc/self/status", encoding="utf-8") as lines:
         return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(f"{what}:"))
 
 
 def _forget_peak():
-    with open("/proc/self/clear_refs", "w") as file:
+    with open("/proc/self/clear_refs", "w", encoding="utf-8") as file:
         file.write("5")
 
 

@@ -172,7 +172,7 @@ def _gpu():
 
 def _processor():
     if os.path.exists("/proc/cpuinfo"):
-        with open("/proc/cpuinfo") as lines:
+        with open("/proc/cpuinfo", encoding="utf-8") as lines:
             names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
         if names:
             return names[0]
@@ -183,7 +183,7 @@ def _caches():
     """Sizes of the caches of the first processor, where Linux tells."""
     found = []
     for index in sorted(Path("/sys/devices/system/cpu/cpu0/cache").glob("index*")):
-        level, kind, size = ((index / name).read_text().strip() for name in ("level", "type", "size"))
+        level, kind, size = ((index / name).read_text(encoding="utf-8").strip() for name in ("level", "type", "size"))
         if kind != "Instruction":
             found.append(f"L{level} {size}")
     return " ".join(found) or "caches unknown"

@@ -59,21 +59,21 @@ def make(path, device, arguments):
         measure(which, names, arguments)
     for which in runs:
         (FIGURES / f"{which}.unfinished").replace(FIGURES / f"{which}.json")
-    Path(path).write_text(text())
+    Path(path).write_text(text(), encoding="utf-8")
 
 
 def measure(which, names, arguments):
     """Run each workload that the unfinished file of figures lacks, and write the file when one has ended."""
     device, cores = which.split("-")
     unfinished = FIGURES / f"{which}.unfinished"
-    figures = json.loads(unfinished.read_text()) if unfinished.exists() else {"workloads": {}}
+    figures = json.loads(unfinished.read_text(encoding="utf-8")) if unfinished.exists() else {"workloads": {}}
     for name in names:
         if name in figures["workloads"]:
             continue
         found = run([f"--device={device}", f"--cores={cores}", f"--only={name}", SIZES, *arguments])
         figures["workloads"][name] = found.pop("results")
         figures |= found
-        unfinished.write_text(json.dumps(figures, indent=1) + "\n")
+        unfinished.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
 
 
 def run(arguments):
@@ -87,7 +87,7 @@ def run(arguments):
             subprocess.run(
                 [sys.executable, script, *arguments, f"--json={file}"], check=True, timeout=TIMEOUT, env=environment
             )
-            found = json.loads(file.read_text())
+            found = json.loads(file.read_text(encoding="utf-8"))
         except (subprocess.SubprocessError, FileNotFoundError) as error:
             found = {"results": [{"workload": arguments[2], "engine": "minigraph", "failed": str(error)}]}
     shown = shlex.join(argument for argument in arguments if not argument.startswith(("--only", "--paddle")))
@@ -96,7 +96,7 @@ def run(arguments):
 
 def text():
     """The page: the template with its tables, of the figures that are kept."""
-    runs = {path.stem: json.loads(path.read_text()) for path in sorted(FIGURES.glob("*.json"))}
+    runs = {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in sorted(FIGURES.glob("*.json"))}
 
     def fill(match):
         table, _, which = match[1].partition(" ")
@@ -106,7 +106,7 @@ def text():
         lines = spelled if table == "spellings" else rows
         return "\n".join(lines(figures["workloads"], TABLES[table]))
 
-    return re.sub(r"\{([a-z]+ [a-z]+-\d+)\}", fill, TEMPLATE.read_text())
+    return re.sub(r"\{([a-z]+ [a-z]+-\d+)\}", fill, TEMPLATE.read_text(encoding="utf-8"))
 
 
 def rows(workloads, names):

@@ -82,7 +82,7 @@ def _most_memory(ended):
 
 def _memory():
     """Megabytes of this process."""
-    lines = Path("/proc/self/smaps_rollup").read_text().splitlines()
+    lines = Path("/proc/self/smaps_rollup").read_text(encoding="utf-8").splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith("Pss:")) * 1024 / MEGABYTE
 
 

@@ -101,7 +101,7 @@ def main():
 def write(given, machine, results):
     """Write the figures to the file of ``--json``, if there is one."""
     if given.json:
-        with open(given.json, "w") as file:
+        with open(given.json, "w", encoding="utf-8") as file:
             json.dump({"machine": machine, "results": results}, file, indent=1)
 
 

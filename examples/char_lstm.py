@@ -18,7 +18,7 @@ import numpy as np
 import minigraph as fluid
 from minigraph import layers
 
-TEXT = (Path(__file__).parent / "data" / "sonnets.txt").read_text()
+TEXT = (Path(__file__).parent / "data" / "sonnets.txt").read_text(encoding="utf-8")
 LETTERS = sorted(set(TEXT))
 NUMBERS = np.array([LETTERS.index(letter) for letter in TEXT])
 UNITS, LENGTH, ROWS, STEPS, LOST_STEPS, RATE, THRESHOLD = 96, 40, 24, 500, 60, 15.0, 0.5

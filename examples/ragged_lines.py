@@ -17,7 +17,10 @@ import numpy as np
 
 import minigraph as fluid
 
-LINES = [line.strip().lower() for line in (Path(__file__).parent / "data/sonnets.txt").read_text().splitlines()]
+LINES = [
+    line.strip().lower()
+    for line in (Path(__file__).parent / "data/sonnets.txt").read_text(encoding="utf-8").splitlines()
+]
 LINES = [line for line in LINES if len(line) > 10]
 VOWELS, GAP = "aeiou", "_"
 ALPHABET = sorted({*"".join(LINES), GAP})

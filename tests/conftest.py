@@ -21,6 +21,10 @@ settings.register_profile("repeat", deadline=None, derandomize=True)
 settings.register_profile("explore", deadline=None)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeat"))
 
+# The width and the colours of what is printed are those of a file, whatever the terminal of the caller asks for.
+for _name in ("COLUMNS", "LINES", "FORCE_COLOR", "NO_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE"):
+    os.environ.pop(_name, None)
+
 # Register the kernels, which some tests replace.
 find_kernel("relu", "cpu")
 

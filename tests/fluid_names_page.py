@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "fluid-names.md"
 TABLE = ROOT / "minigraph" / "cli" / "differences.json"
 DIFFERENCES = ROOT / "docs" / "differences.md"
-NAMES = json.loads((ROOT / "tests" / "golden" / "fluid_names.json").read_text())
+NAMES = json.loads((ROOT / "tests" / "golden" / "fluid_names.json").read_text(encoding="utf-8"))
 """Public names of the modules of fluid 1.8.5."""
 INTRODUCTION = """\
 # Names of fluid 1.8.5
@@ -31,7 +31,7 @@ def differences() -> Iterator[tuple[str, str, str, str]]:
     """Names, or paths to them, in the rows of the page of differences; what fluid does, what is done here, section."""
     public = {name for names in NAMES.values() for name in names} - {name.partition(".")[0] for name in NAMES}
     section, is_table = "", False
-    for line in DIFFERENCES.read_text().splitlines():
+    for line in DIFFERENCES.read_text(encoding="utf-8").splitlines():
         if line.startswith("## "):
             section = line[3:]
         elif line.startswith("| fluid 1.8.5"):
@@ -103,5 +103,5 @@ def _anchor(section: str) -> str:
 
 if __name__ == "__main__":
     sys.path.insert(0, str(ROOT))
-    TABLE.write_text(table())
-    PAGE.write_text(text())
+    TABLE.write_text(table(), encoding="utf-8")
+    PAGE.write_text(text(), encoding="utf-8")

@@ -40,14 +40,14 @@ def where_tested() -> dict[str, str]:
 
 
 def _recorded_operators() -> set[str]:
-    cases = json.loads((GOLDEN / "ops" / "cases.json").read_text())
-    cases += json.loads((GOLDEN / "selected_rows" / "cases.json").read_text())["operators"]
+    cases = json.loads((GOLDEN / "ops" / "cases.json").read_text(encoding="utf-8"))
+    cases += json.loads((GOLDEN / "selected_rows" / "cases.json").read_text(encoding="utf-8"))["operators"]
     return {case["op"] for case in cases}
 
 
 def _operators_in_recorded_programs() -> set[str]:
-    programs = json.loads((GOLDEN / "programs" / "cases.json").read_text())["programs"]
-    programs += json.loads((GOLDEN / "layers" / "operators.json").read_text()).values()
+    programs = json.loads((GOLDEN / "programs" / "cases.json").read_text(encoding="utf-8"))["programs"]
+    programs += json.loads((GOLDEN / "layers" / "operators.json").read_text(encoding="utf-8")).values()
     return {line.split()[0] for lines in programs for line in lines}
 
 
@@ -59,4 +59,4 @@ def text() -> str:
 
 if __name__ == "__main__":
     sys.path[:0] = [str(ROOT), str(ROOT / "tests"), str(ROOT / "tests" / "common")]
-    PAGE.write_text(text())
+    PAGE.write_text(text(), encoding="utf-8")

@@ -15,7 +15,7 @@ from minigraph.executor.interpreter import Interpreter
 from minigraph.ir.verifier import verify
 from minigraph.passes import Recompute
 
-OPERATORS = json.loads((FOLDER / "operators.json").read_text())
+OPERATORS = json.loads((FOLDER / "operators.json").read_text(encoding="utf-8"))
 """By case; None where the original does not run, or its gradients are not those of the mathematics."""
 
 OTHER_OPERATORS = {

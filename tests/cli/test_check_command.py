@@ -35,7 +35,7 @@ def nothing(program):
 def file(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     file = tmp_path / "passes.py"
-    file.write_text(PASSES)
+    file.write_text(PASSES, encoding="utf-8")
     return file
 
 
@@ -67,7 +67,8 @@ def test_an_unknown_name_is_answered_with_the_rules_and_passes_of_the_file(file,
     file.write_text(
         PASSES
         + "\nfrom minigraph import layers, rewrite\n\n\n@rewrite.rule\ndef twice(x):\n    return layers.relu(x)\n"
-        "\n\n@twice.to\ndef _(x):\n    return x\n"
+        "\n\n@twice.to\ndef _(x):\n    return x\n",
+        encoding="utf-8",
     )
     assert main(["check", f"{file}:other"]) == 1
     assert "It defines Wrong, nothing, twice." in capsys.readouterr().err
@@ -83,7 +84,7 @@ def test_an_unknown_name_is_answered_with_the_rules_and_passes_of_the_file(file,
     ],
 )
 def test_a_file_that_fails_is_an_error_and_no_script_is_written(file, capsys, code, said):
-    file.write_text(code)
+    file.write_text(code, encoding="utf-8")
     assert main(["check", "passes.py:P"]) == 1
     assert said in capsys.readouterr().err
     assert not Path("counterexample.py").exists()

@@ -71,7 +71,7 @@ def test_the_default_run_clips_with_each_kind(capsys):
 def test_some_batches_are_clipped_by_each_of_the_default_clips(tmp_path):
     file = tmp_path / "out.json"
     assert main(["compare", "--quiet", "--json", str(file)]) == 0
-    clips = json.loads(file.read_text())["clips"]
+    clips = json.loads(file.read_text(encoding="utf-8"))["clips"]
     assert [clip["clip"] for clip in clips] == ["norm=2", "global_norm=1", "value=0.1"]
     for clip in clips:
         assert clip["total"]["mean"]["share_clipped"] > 0
@@ -177,7 +177,7 @@ def test_training_learns_and_says_how_well(capsys, tmp_path):
     file = tmp_path / "out.json"
     arguments = ["--quiet", "--clip", "global_norm=1", "--epochs", "8", "--rate", "0.3", "--seed", "1"]
     assert printed(capsys, *arguments, "--json", str(file), command=["train"]) == ""
-    found = json.loads(file.read_text(), parse_constant=reject)
+    found = json.loads(file.read_text(encoding="utf-8"), parse_constant=reject)
     assert (found["format"], found["is_held_out"], found["partial"]) == ("minigraph-training", True, None)
     assert found["settings"] == {
         "data": "digits", "batch_size": 128, "optimizer": "sgd", "epochs": 8, "steps": 96, "place": "CPUPlace()",
@@ -308,30 +308,30 @@ def test_json_has_the_documented_keys(tmp_path):
 def test_numbers_that_are_not_finite_are_null_in_json(tmp_path):
     file = tmp_path / "out.json"
     assert main([*SHORT, "--quiet", "--batches", "4", "--train", "1e30", "--json", str(file)]) == 0
-    found = json.loads(file.read_text(), parse_constant=reject)
+    found = json.loads(file.read_text(encoding="utf-8"), parse_constant=reject)
     assert found["batches"][-1]["loss"] is None
     assert found["clips"][0]["total"]["batches"]["norm_before"][-1] is None
 
 
 def test_files_are_replaced_whole_and_nothing_else_is_left(tmp_path):
     file = tmp_path / "out.json"
-    file.write_text("old")
+    file.write_text("old", encoding="utf-8")
     link = tmp_path / "link.json"
     link.symlink_to(file)
     assert main([*SHORT, "--quiet", "--json", str(link)]) == 0
-    assert json.loads(file.read_text())["version"] == 1
+    assert json.loads(file.read_text(encoding="utf-8"))["version"] == 1
     assert link.is_symlink()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["link.json", "out.json"]
 
 
 def test_a_run_that_fails_leaves_the_old_file_alone(tmp_path, monkeypatch, capsys):
     file = tmp_path / "out.json"
-    file.write_text("old")
+    file.write_text("old", encoding="utf-8")
     monkeypatch.setenv("MINIGRAPH_OFFLINE", "1")
     monkeypatch.setenv("MINIGRAPH_DATA_HOME", str(tmp_path / "nothing"))
     assert main([*SHORT, "--data", "mnist", "--json", str(file)]) == 1
     assert "minigraph: error: train-images-idx3-ubyte.gz" in capsys.readouterr().err
-    assert file.read_text() == "old"
+    assert file.read_text(encoding="utf-8") == "old"
     assert [path.name for path in tmp_path.iterdir()] == ["out.json"]
 
 
@@ -347,7 +347,7 @@ def test_csv_has_a_row_for_each_strategy_parameter_and_batch(tmp_path):
     files = tmp_path / "out.csv", tmp_path / "out.json"
     clips = ["--clip", "norm=0.5", "--clip", "value=0.1"]
     assert main([*SHORT, "--quiet", *clips, "--csv", str(files[0]), "--json", str(files[1])]) == 0
-    rows, found = rows_of(files[0]), json.loads(files[1].read_text())
+    rows, found = rows_of(files[0]), json.loads(files[1].read_text(encoding="utf-8"))
     assert list(rows[0]) == ["strategy", "parameter", "batch", "loss", *QUANTITIES, "clipped"]
     assert len(rows) == 2 * 7 * 2
     expected = [
@@ -366,7 +366,7 @@ def test_csv_has_a_row_for_each_strategy_parameter_and_batch(tmp_path):
 def test_csv_of_training_has_a_row_for_each_run_parameter_and_step(tmp_path):
     files = tmp_path / "out.csv", tmp_path / "out.json"
     assert main([*SWEEP, "--quiet", "--csv", str(files[0]), "--json", str(files[1])]) == 0
-    rows, found = rows_of(files[0]), json.loads(files[1].read_text())
+    rows, found = rows_of(files[0]), json.loads(files[1].read_text(encoding="utf-8"))
     runs = [(clip["clip"], run) for clip in found["clips"] for run in clip["runs"]]
     assert len(rows) == len(runs) * 7 * 3 == 2 * 2 * 2 * 7 * 3
     for clip, run in runs:
@@ -528,7 +528,8 @@ def test_an_interrupt_during_the_import_leaves_no_traceback(tmp_path, module):
         "class Interrupt:\n"
         "    def find_spec(self, name, *_):\n"
         f"        if name == {module!r}: os.kill(os.getpid(), signal.SIGINT)\n"
-        "sys.meta_path.insert(0, Interrupt())\n"
+        "sys.meta_path.insert(0, Interrupt())\n",
+        encoding="utf-8",
     )
     path = f"{tmp_path}{os.pathsep}{ROOT}"
     ended = run("compare", "--help", PYTHONPATH=path)
@@ -551,7 +552,7 @@ def test_what_an_interrupted_training_has_is_written_and_marked(tmp_path, monkey
     out, err = capsys.readouterr()
     said = re.fullmatch(r"minigraph: error: (interrupted after step \d.*)\n", err)[1]
     assert " ".join(out.split()).count(said) == 1
-    found = json.loads(files["json"].read_text(), parse_constant=reject)
+    found = json.loads(files["json"].read_text(encoding="utf-8"), parse_constant=reject)
     assert found["partial"] == said
     rows = rows_of(files["csv"])
     assert {row["partial"] for row in rows} == {said}
@@ -563,15 +564,15 @@ def test_what_an_interrupted_training_has_is_written_and_marked(tmp_path, monkey
         assert run["is_complete"] == (lengths == {3} and len(run["metrics"]["accuracy"]) == 1)
     # Eight clones: four with each seed, each of three steps and one evaluation.
     assert {run["seed"] for run in runs} == ({1, 2} if count == 40 else {1})
-    assert said in files["html"].read_text()
-    assert "interrupted" in files["plot.svg"].read_text()
+    assert said in files["html"].read_text(encoding="utf-8")
+    assert "interrupted" in files["plot.svg"].read_text(encoding="utf-8")
 
 
 def test_what_an_interrupted_comparison_of_gradients_has_is_written_and_marked(tmp_path, monkeypatch, capsys):
     files = tmp_path / "out.json", tmp_path / "out.csv"
     interrupt_after(monkeypatch, 4)
     assert main([*SHORT, "--batches", "9", "--json", str(files[0]), "--csv", str(files[1])]) == 130
-    found, out = json.loads(files[0].read_text()), capsys.readouterr().out
+    found, out = json.loads(files[0].read_text(encoding="utf-8")), capsys.readouterr().out
     assert found["partial"] == "interrupted after batch 2"
     assert len(found["batches"]) == 2
     assert {row["partial"] for row in rows_of(files[1])} == {found["partial"]}
@@ -580,10 +581,10 @@ def test_what_an_interrupted_comparison_of_gradients_has_is_written_and_marked(t
 
 def test_an_interrupt_before_the_first_step_leaves_files_alone(tmp_path, monkeypatch, capsys):
     file = tmp_path / "out.json"
-    file.write_text("old")
+    file.write_text("old", encoding="utf-8")
     interrupt_after(monkeypatch, 3)
     assert main([*SWEEP, "--json", str(file)]) == 130
-    assert file.read_text() == "old"
+    assert file.read_text(encoding="utf-8") == "old"
     assert [path.name for path in tmp_path.iterdir()] == ["out.json"]
     assert capsys.readouterr() == ("", "")
 
@@ -603,7 +604,7 @@ def test_ctrl_c_ends_a_training_with_its_figures(tmp_path):
     assert process.returncode == 130
     assert err.startswith("minigraph: error: interrupted after step")
     assert "Traceback" not in err
-    assert json.loads(file.read_text())["partial"] in " ".join(out.split())
+    assert json.loads(file.read_text(encoding="utf-8"))["partial"] in " ".join(out.split())
 
 
 @pytest.mark.slow
@@ -616,7 +617,11 @@ def test_the_core_does_not_import_the_command():
     ended = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=120)
     assert ended.stdout.strip() == "[]", ended.stderr
     uses = re.compile(r"minigraph\.(comparison|cli|__main__)\b|import (comparison|cli)\b")
-    users = {path.relative_to(ROOT) for path in (ROOT / "minigraph").rglob("*.py") if uses.search(path.read_text())}
+    users = {
+        path.relative_to(ROOT)
+        for path in (ROOT / "minigraph").rglob("*.py")
+        if uses.search(path.read_text(encoding="utf-8"))
+    }
     outside = {path.as_posix() for path in users if path.parts[1] not in ("cli", "comparison")}
     assert outside == {"minigraph/__init__.py", "minigraph/__main__.py"}
 

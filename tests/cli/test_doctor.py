@@ -56,8 +56,8 @@ def test_the_user_decides(environment):
 
 def loaded_on(tmp_path, text, before="", **environment):
     """What a NumPy that only looks at the environment sees, and what is left of it, on a Linux with this processor."""
-    (tmp_path / "numpy.py").write_text("import os\nseen = os.environ.get('OPENBLAS_CORETYPE')\n")
-    (tmp_path / "cpuinfo").write_text(text)
+    (tmp_path / "numpy.py").write_text("import os\nseen = os.environ.get('OPENBLAS_CORETYPE')\n", encoding="utf-8")
+    (tmp_path / "cpuinfo").write_text(text, encoding="utf-8")
     program = f"""
 import builtins, os, platform, runpy, sys
 {before}

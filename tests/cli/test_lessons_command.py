@@ -19,10 +19,10 @@ def test_a_lesson_is_copied_once(capsys, tmp_path):
     names = ["read_a_program.md", "read_a_program.py", "read_a_program_solution.py"]
     assert sorted(path.name for path in tmp_path.iterdir()) == names
     assert main(["lessons", "read_a_program", str(tmp_path)]) == 0
-    (tmp_path / "read_a_program.py").write_text("my work")
+    (tmp_path / "read_a_program.py").write_text("my work", encoding="utf-8")
     assert main(["lessons", "1", str(tmp_path)]) == 1
     assert "read_a_program.py is there already" in capsys.readouterr().err
-    assert (tmp_path / "read_a_program.py").read_text() == "my work"
+    assert (tmp_path / "read_a_program.py").read_text(encoding="utf-8") == "my work"
 
 
 def test_a_page_is_copied_as_a_notebook(tmp_path):
@@ -51,7 +51,7 @@ def test_a_grade_is_printed_and_written(capsys, tmp_path):
     reference, result = str(LESSONS[0].file("reference.py")), tmp_path / "grade.json"
     assert main(["grade", "1", reference, "--json", str(result)]) == 0
     assert capsys.readouterr().out.endswith("Grade: 100 of 100\n")
-    content = json.loads(result.read_text())
+    content = json.loads(result.read_text(encoding="utf-8"))
     assert (content["lesson"], content["name"], content["score"]) == (1, "read_a_program", 100)
     assert {"title", "message", "points", "of"} == set(content["findings"][0])
 

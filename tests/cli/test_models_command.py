@@ -18,10 +18,10 @@ def test_a_model_is_printed_as_its_program(model, capsys):
 
 def test_programs_of_two_models_are_compared(tmp_path, capsys):
     text = tmp_path / "net.txt"
-    text.write_text(str(program_in(MODELS / "mlp" / "net")))
+    text.write_text(str(program_in(MODELS / "mlp" / "net")), encoding="utf-8")
     assert main(["diff", str(MODELS / "mlp" / "net.pdmodel"), str(text)]) == 0
     assert capsys.readouterr().out == "The programs are equal.\n"
-    text.write_text(text.read_text().replace("mu=0.9", "mu=0.8", 1))
+    text.write_text(text.read_text(encoding="utf-8").replace("mu=0.9", "mu=0.8", 1), encoding="utf-8")
     assert main(["diff", str(MODELS / "mlp" / "net"), str(text), "--context", "0"]) == 1
     heading, *lines = [line for line in capsys.readouterr().out.splitlines() if line.strip() != "..."]
     assert heading.strip() == "block 0"
@@ -29,7 +29,7 @@ def test_programs_of_two_models_are_compared(tmp_path, capsys):
 
 
 def test_what_is_no_model_is_an_error(tmp_path, capsys):
-    (tmp_path / "text").write_text("nothing\n")
+    (tmp_path / "text").write_text("nothing\n", encoding="utf-8")
     (tmp_path / "bytes").write_bytes(b"\xff\xfe")
     for name, told in (
         ("text", "holds no program"),

@@ -90,10 +90,10 @@ def test_what_is_no_python_is_an_error():
 
 def test_the_command_writes_scripts_that_run(tmp_path, capsys):
     script = tmp_path / "train.py"
-    script.write_text("import paddle.fluid as fluid\nprint(fluid.layers.data('x', [2]).shape)\n")
+    script.write_text("import paddle.fluid as fluid\nprint(fluid.layers.data('x', [2]).shape)\n", encoding="utf-8")
     assert main(["port", str(script), "-o", str(tmp_path / "ported")]) == 0
     assert "1 imports of Paddle changed, every name is here" in capsys.readouterr().err
-    assert "paddle" in script.read_text(), "the script itself stays"
+    assert "paddle" in script.read_text(encoding="utf-8"), "the script itself stays"
     run = subprocess.run(
         [sys.executable, tmp_path / "ported" / "train.py"], capture_output=True, text=True, check=True,
         env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
@@ -103,7 +103,7 @@ def test_the_command_writes_scripts_that_run(tmp_path, capsys):
 
 def test_the_command_names_each_difference_once(tmp_path, capsys):
     script = tmp_path / "train.py"
-    script.write_text("import paddle.fluid as fluid\n" + "fluid.layers.rank(x)\n" * 2)
+    script.write_text("import paddle.fluid as fluid\n" + "fluid.layers.rank(x)\n" * 2, encoding="utf-8")
     assert main(["port", str(script)]) == 0
     out = capsys.readouterr().out
     assert out.startswith(f"{script}:2,3: paddle.fluid.layers.rank differs. Fluid: `layers.rank` has no dimensions.")
@@ -112,7 +112,7 @@ def test_the_command_names_each_difference_once(tmp_path, capsys):
 
 def test_a_script_that_cannot_be_read_keeps_no_other_from_being_written(tmp_path, capsys):
     old, odd, chinese = (tmp_path / name for name in ("old.py", "odd.py", "chinese.py"))
-    old.write_text("import paddle\nprint 'loss'\n")
+    old.write_text("import paddle\nprint 'loss'\n", encoding="utf-8")
     odd.write_bytes("import paddle  # 损失\n".encode("gbk"))
     chinese.write_bytes("# coding: gbk\nimport paddle.fluid as fluid  # 损失\n".encode("gbk"))
     assert main(["port", str(old), str(odd), str(chinese), "-o", str(tmp_path / "new")]) == 1
@@ -125,7 +125,7 @@ def test_a_script_that_cannot_be_read_keeps_no_other_from_being_written(tmp_path
 
 def test_the_command_fails_when_names_are_missing(tmp_path, capsys):
     script = tmp_path / "train.py"
-    script.write_text("import paddle.fluid as fluid\nfluid.layers.yolo_box\n")
+    script.write_text("import paddle.fluid as fluid\nfluid.layers.yolo_box\n", encoding="utf-8")
     assert main(["port", str(script)]) == 1
     out = capsys.readouterr().out
     assert out.startswith(f"{script}:2: paddle.fluid.layers.yolo_box: minigraph.layers has no 'yolo_box'")

@@ -26,7 +26,7 @@ print("arguments", sys.argv[1:])
 
 
 def run(folder, text, *options):
-    (folder / "script.py").write_text(text)
+    (folder / "script.py").write_text(text, encoding="utf-8")
     return subprocess.run(
         [sys.executable, "-m", "minigraph", "trace", "script.py", *options],
         cwd=folder, capture_output=True, text=True, check=False, env={**os.environ, "PYTHONPATH": str(ROOT)},
@@ -70,6 +70,6 @@ def test_the_exit_status_is_that_of_the_script(tmp_path):
 def test_what_cannot_be_traced_is_said_before_the_script_runs(tmp_path, capsys):
     assert main(["trace", str(tmp_path / "none.py")]) == 1
     assert "there is no script" in capsys.readouterr().err
-    (tmp_path / "script.py").write_text("print('ran')")
+    (tmp_path / "script.py").write_text("print('ran')", encoding="utf-8")
     assert main(["trace", str(tmp_path / "script.py"), "-o", str(tmp_path / "no" / "steps.html")]) == 1
     assert "ran" not in capsys.readouterr().out

@@ -185,7 +185,7 @@ class RawModule:
                 f"{{ run_blocks(body_{name}, grid, block, args); }}\n"
             )
         self.kinds = {name: [each.strip() for each in parameters.split(",")] for name, parameters in self.kernels}
-        text = "\n".join([(Path(__file__).parent / "host_cuda.h").read_text(), code, *launchers])
+        text = "\n".join([(Path(__file__).parent / "host_cuda.h").read_text(encoding="utf-8"), code, *launchers])
         with _ONE_AT_A_TIME:
             self.library = compiled(self.folder, text)
 

@@ -11,7 +11,7 @@ import minigraph as fluid
 from minigraph.contrib import mixed_precision
 from minigraph.errors import ProgramError
 
-RECORDED = json.loads((Path(__file__).parents[1] / "golden" / "mixed_precision.json").read_text())
+RECORDED = json.loads((Path(__file__).parents[1] / "golden" / "mixed_precision.json").read_text(encoding="utf-8"))
 RANDOM = np.random.default_rng(0)
 BATCH = {"x": RANDOM.normal(size=(16, 4)).astype("float32"), "y": RANDOM.normal(size=(16, 1)).astype("float32")}
 

@@ -11,7 +11,7 @@ from minigraph import dataset
 from minigraph.dataset import common
 from minigraph.errors import DataError, MissingExtraError, MissingFileError, ProgramError, UnknownNameError
 
-RECORDED = json.loads((Path(__file__).parents[1] / "golden" / "datasets.json").read_text())
+RECORDED = json.loads((Path(__file__).parents[1] / "golden" / "datasets.json").read_text(encoding="utf-8"))
 
 
 @pytest.fixture

@@ -160,7 +160,7 @@ def test_the_trace_is_one_event_for_each_run_and_operator_inside_it(trained, tmp
     with fluid.profiler.profile() as p:
         run(trained, 2)
     p.save_trace(tmp_path / "trace.json")
-    events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
+    events = json.loads((tmp_path / "trace.json").read_text(encoding="utf-8"))["traceEvents"]
     runs = [event for event in events if event["cat"] == "run"]
     ops = [event for event in events if event["cat"] == "operator"]
     assert len(runs) == 2
@@ -205,7 +205,7 @@ def test_fluids_context_prints_the_table_and_writes_the_trace(trained, tmp_path,
     assert out.startswith("5 runs, ")
     shares = [float(line.split("%")[0].split()[-1]) for line in out.splitlines()[2:]]
     assert shares == sorted(shares, reverse=True)
-    assert json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
+    assert json.loads((tmp_path / "trace.json").read_text(encoding="utf-8"))["traceEvents"]
 
 
 def test_the_trace_goes_where_fluid_writes_its_profile(trained, monkeypatch, capsys):
@@ -279,11 +279,11 @@ def test_other_arguments_are_refused(arguments, message):
     assert profiler._active == []
 
 
-def test_starting_twice_and_stopping_without_a_start_are_refused():
+def test_starting_twice_and_stopping_without_a_start_are_refused(tmp_path):
     with pytest.raises(ProgramError, match="not started"):
         fluid.profiler.stop_profiler()
     with (
-        fluid.profiler.profiler("CPU"),
+        fluid.profiler.profiler("CPU", profile_path=str(tmp_path / "profile")),
         pytest.raises(ProgramError, match="started already"),
     ):
         fluid.profiler.start_profiler("CPU")

@@ -325,7 +325,7 @@ def test_more_ranks_than_run_are_refused(monkeypatch):
 
 # Names of fluid that are not here
 
-NAMES = json.loads((Path(__file__).parents[1] / "golden" / "fluid_names.json").read_text())
+NAMES = json.loads((Path(__file__).parents[1] / "golden" / "fluid_names.json").read_text(encoding="utf-8"))
 """Public names of the modules of fluid 1.8.5."""
 
 

@@ -11,7 +11,7 @@ from minigraph.errors import UnknownNameError
 from minigraph.support.fluid_absent import ABSENT
 
 GOLDEN = Path(__file__).parents[1] / "golden"
-LINES = (GOLDEN / "fluid_signatures.txt").read_text().splitlines()
+LINES = (GOLDEN / "fluid_signatures.txt").read_text(encoding="utf-8").splitlines()
 DIFFERENT = {
     "Variable": "made by blocks only",
     "framework.Variable": "made by blocks only",

@@ -12,7 +12,7 @@ def write(folder, arrays, operators):
     """Record `arrays`, by ``case/what``, and the lines of `operators` by case."""
     folder.mkdir(parents=True, exist_ok=True)
     np.savez_compressed(str(folder / "arrays.npz"), **arrays)
-    (folder / "operators.json").write_text(json.dumps(operators, indent=0) + "\n")
+    (folder / "operators.json").write_text(json.dumps(operators, indent=0) + "\n", encoding="utf-8")
 
 
 def by_case(folder, cases):

@@ -92,7 +92,7 @@ def cases(system: str | None = None, function: str | None = None) -> list[Case]:
 
 @cache
 def _all_cases() -> tuple[Case, ...]:
-    recording = json.loads((FOLDER / "cases.json").read_text())
+    recording = json.loads((FOLDER / "cases.json").read_text(encoding="utf-8"))
     arrays = golden_arrays.in_a_row(FOLDER, recording["arrays"])
 
     def array(number: int | None) -> np.ndarray | None:

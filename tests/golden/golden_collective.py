@@ -104,7 +104,7 @@ def record():
     collective.Collective._init_communicator = init_without_id
     cases = {name: build(fluid, collective, name) for name in CASES}
     lines = [f"{json.dumps(name)}: {json.dumps(cases[name])}" for name in sorted(cases)]
-    FILE.write_text("{\n" + ",\n".join(lines) + "\n}\n")
+    FILE.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -78,4 +78,4 @@ if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as folder:
         install(paddle.dataset, folder)
         recorded = read(paddle.dataset)
-    Path("datasets.json").write_text(json.dumps(recorded, indent=0, sort_keys=True) + "\n")
+    Path("datasets.json").write_text(json.dumps(recorded, indent=0, sort_keys=True) + "\n", encoding="utf-8")

@@ -893,7 +893,7 @@ def record(folder, cases):
     if (folder / "arrays.npz").exists():
         with np.load(str(folder / "arrays.npz")) as before:
             recorded.update({key: before[key] for key in before.files if key in recorded})
-        before = json.loads((folder / "operators.json").read_text())
+        before = json.loads((folder / "operators.json").read_text(encoding="utf-8"))
         operators.update({name: lines for name, lines in before.items() if name in operators})
     golden_arrays.write(folder, recorded, operators)
 

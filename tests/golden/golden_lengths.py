@@ -30,7 +30,7 @@ def write_rows(path):
             return [plain(each) for each in value]
         return value.item() if isinstance(value, np.generic) else value
 
-    with open(path, "w") as file:
+    with open(path, "w", encoding="utf-8") as file:
         for row in SAMPLES:
             inputs = row.inputs_as("float32")
             if sum(array.size for arrays in inputs.values() for array in arrays) > 200000:
@@ -101,7 +101,7 @@ def shares(fluid, row, chosen):
 def record(rows_path):
     import paddle.fluid as fluid
 
-    with open(rows_path) as file:
+    with open(rows_path, encoding="utf-8") as file:
         rows = [json.loads(line) for line in file]
     by_type = OrderedDict()
     for row in rows:
@@ -129,7 +129,7 @@ def record(rows_path):
         os.wait()
         if found:
             table[type] = words(found)
-    with open(os.path.join(HERE, "lengths.json"), "w") as file:
+    with open(os.path.join(HERE, "lengths.json"), "w", encoding="utf-8") as file:
         json.dump(table, file, indent=1, sort_keys=True)
         file.write("\n")
 

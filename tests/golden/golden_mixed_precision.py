@@ -39,4 +39,4 @@ if __name__ == "__main__":
 
     cases = [(kind, dynamic) for kind in ("mlp", "conv") for dynamic in (False, True)]
     recorded = [[kind, dynamic, operators(build(paddle.fluid, kind, dynamic)[0])] for kind, dynamic in cases]
-    Path("mixed_precision.json").write_text(json.dumps(recorded) + "\n")
+    Path("mixed_precision.json").write_text(json.dumps(recorded) + "\n", encoding="utf-8")

@@ -35,7 +35,7 @@ def slot_files(fluid):
                 numbers = state.randint(0, 12, state.randint(1, 4)) * state.randint(0, 2)
                 slots = [[state.randint(0, 2)], [f"{value:.3f}" for value in state.uniform(size=2)], numbers]
                 lines.append(" ".join(" ".join(str(word) for word in [len(slot), *slot]) for slot in slots) + "\n")
-            Path(path).write_text("".join(lines))
+            Path(path).write_text("".join(lines), encoding="utf-8")
         found = {}
         for kind, epochs in (("InMemoryDataset", 2), ("QueueDataset", 1)):
             dataset = fluid.DatasetFactory().create_dataset(kind)

@@ -1041,7 +1041,7 @@ def record(names):
     """Run scripts with Paddle, and write what they give beside what is recorded of others."""
     import paddle.fluid
 
-    operators = json.loads((FOLDER / "operators.json").read_text())
+    operators = json.loads((FOLDER / "operators.json").read_text(encoding="utf-8"))
     recorded = dict(np.load(str(FOLDER / "arrays.npz")))
     for name in names:
         arrays, operators[name] = run(paddle.fluid, name)

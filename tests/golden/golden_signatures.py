@@ -68,7 +68,7 @@ if __name__ == "__main__":
     import paddle.fluid
 
     here = os.path.dirname(os.path.abspath(__file__))
-    with open(os.path.join(here, "fluid_names.json")) as file:
+    with open(os.path.join(here, "fluid_names.json"), encoding="utf-8") as file:
         modules = json.load(file)
-    with open(sys.argv[1], "w") as file:
+    with open(sys.argv[1], "w", encoding="utf-8") as file:
         file.write("\n".join(filter(None, signatures(paddle.fluid, modules))) + "\n")

@@ -9,7 +9,7 @@ import minigraph as fluid
 from minigraph.transpiler import collective
 
 OPTIMIZE = 2
-RECORDED = json.loads(golden_collective.FILE.read_text())
+RECORDED = json.loads(golden_collective.FILE.read_text(encoding="utf-8"))
 
 
 @pytest.mark.parametrize("name", golden_collective.CASES)

@@ -12,7 +12,7 @@ from minigraph.ir.verifier import verify
 
 pytestmark = pytest.mark.numbers
 
-CASES = json.loads((Path(__file__).parent / "control_flow.json").read_text())
+CASES = json.loads((Path(__file__).parent / "control_flow.json").read_text(encoding="utf-8"))
 
 
 def build(case):

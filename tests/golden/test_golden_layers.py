@@ -13,7 +13,7 @@ from minigraph.errors import ExecutionError, ProgramError
 
 pytestmark = pytest.mark.numbers
 
-OPERATORS = json.loads((FOLDER / "operators.json").read_text())
+OPERATORS = json.loads((FOLDER / "operators.json").read_text(encoding="utf-8"))
 
 
 @pytest.fixture(scope="module")

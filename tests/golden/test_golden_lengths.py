@@ -8,7 +8,7 @@ from together import check_all
 from minigraph.opdef import definition_of
 from minigraph.opdef.gradient_rules import FusedGrad
 
-RECORDED = json.loads((Path(__file__).parent / "lengths.json").read_text())
+RECORDED = json.loads((Path(__file__).parent / "lengths.json").read_text(encoding="utf-8"))
 OTHERWISE = {"row_conv", "merge_lod_tensor", "ctc_align", "add_position_encoding"}
 """Those that make lengths of their own, or read what has lengths otherwise than the rows of samples have it."""
 OTHERWISE_BACKWARD = {"linear_chain_crf"}  # padded here: the gradient has no lengths then, whatever is fed

@@ -29,7 +29,7 @@ from minigraph.opdef import definition_of
 pytestmark = pytest.mark.numbers
 
 FOLDER = Path(__file__).parent / "ops"
-CASES = json.loads((FOLDER / "cases.json").read_text())
+CASES = json.loads((FOLDER / "cases.json").read_text(encoding="utf-8"))
 TOLERANCES = {"float16": (5e-3, 1e-4), "float32": (2e-5, 2e-6), "float64": (1e-9, 1e-11)}
 """Relative and absolute, by dtype; integers and booleans must be equal."""
 

@@ -14,7 +14,7 @@ from minigraph.io.marks import FOLDER_MARK
 from minigraph.io.state_dicts import MARK_SUFFIX
 
 FOLDER = Path(__file__).parent / "programs"
-RECORDING = json.loads((FOLDER / "cases.json").read_text())
+RECORDING = json.loads((FOLDER / "cases.json").read_text(encoding="utf-8"))
 TOLERANCES = {"float32": (1e-4, 1e-5), "float64": (1e-8, 1e-10)}
 """Relative and absolute, by dtype; integers and booleans must be equal."""
 

@@ -12,7 +12,7 @@ import minigraph as fluid
 
 pytestmark = pytest.mark.numbers
 
-OPERATORS = json.loads((FOLDER / "operators.json").read_text())
+OPERATORS = json.loads((FOLDER / "operators.json").read_text(encoding="utf-8"))
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ import minigraph as fluid
 
 pytestmark = pytest.mark.numbers
 
-CASES = json.loads((Path(__file__).parent / "second_order" / "programs.json").read_text())
+CASES = json.loads((Path(__file__).parent / "second_order" / "programs.json").read_text(encoding="utf-8"))
 
 
 def numbers(*shape):

@@ -21,7 +21,7 @@ from minigraph.ir import VarKind
 pytestmark = pytest.mark.numbers
 
 FOLDER = Path(__file__).parent / "selected_rows"
-CASES = json.loads((FOLDER / "cases.json").read_text())
+CASES = json.loads((FOLDER / "cases.json").read_text(encoding="utf-8"))
 
 
 def by_id(kind):

@@ -14,7 +14,7 @@ import minigraph as fluid
 
 pytestmark = pytest.mark.numbers
 
-OPERATORS = json.loads((golden_sequences.FOLDER / "operators.json").read_text())
+OPERATORS = json.loads((golden_sequences.FOLDER / "operators.json").read_text(encoding="utf-8"))
 OF_PROGRAMS = (golden_sequence_programs, golden_sequence_applications)
 PROGRAMS = [(module, name) for module in OF_PROGRAMS for name in module.CASES]
 
@@ -28,7 +28,7 @@ def recorded():
 def recorded_programs():
     found = {}
     for module in OF_PROGRAMS:
-        operators = json.loads((module.FOLDER / "operators.json").read_text())
+        operators = json.loads((module.FOLDER / "operators.json").read_text(encoding="utf-8"))
         arrays = golden_arrays.by_case(module.FOLDER, module.CASES)
         found |= {name: (arrays[name], operators[name]) for name in module.CASES}
     return found

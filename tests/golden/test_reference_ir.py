@@ -7,8 +7,8 @@ import pytest
 
 import minigraph as fluid
 
-BLOCKS = json.loads((Path(__file__).parent / "ir_blocks.json").read_text())
-CASES = json.loads((Path(__file__).parent / "ir.json").read_text())
+BLOCKS = json.loads((Path(__file__).parent / "ir_blocks.json").read_text(encoding="utf-8"))
+CASES = json.loads((Path(__file__).parent / "ir.json").read_text(encoding="utf-8"))
 
 
 def build(case):

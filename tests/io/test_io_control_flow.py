@@ -18,7 +18,7 @@ from minigraph.opdef import HINT_ATTRS
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 FOLDER = GOLDEN / "io" / "control_flow"
-CASES = json.loads((GOLDEN / "control_flow.json").read_text())
+CASES = json.loads((GOLDEN / "control_flow.json").read_text(encoding="utf-8"))
 
 
 def feeds(case, run):

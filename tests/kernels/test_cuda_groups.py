@@ -92,8 +92,8 @@ def test_the_toolkit_compiles_random_groups(tmp_path):
         for kind in ("float", "double"):
             texts.append(f"__global__ void group{seed}_{kind}({kind}* p) {{ run{seed}<{kind}>(p); }}\n")
     path = tmp_path / "groups.cu"
-    path.write_text("".join(texts))
+    path.write_text("".join(texts), encoding="utf-8")
     command = ["nvcc", "--ptx", "--fmad=false", "-o", tmp_path / "out.ptx", path]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    assert (tmp_path / "out.ptx").read_text().count(".entry") == 120
+    assert (tmp_path / "out.ptx").read_text(encoding="utf-8").count(".entry") == 120

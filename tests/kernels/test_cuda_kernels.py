@@ -345,9 +345,9 @@ def test_the_toolkit_compiles_every_source(tmp_path):
         text = text.replace(" update(", f" update_{number}(")
         lines += [f"namespace {name} {{", *text.splitlines(), "#undef BLOCK", "#undef PIECE", "#undef RUN", "}"]
     path = tmp_path / "kernels.cu"
-    path.write_text("\n".join(lines))
+    path.write_text("\n".join(lines), encoding="utf-8")
     command = ["nvcc", *launching.OPTIONS, "--ptx", "-Werror", "all-warnings", "-o", tmp_path / "out.ptx", path]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     entries = sum(text.count("__global__ void") for text in sources().values())
-    assert (tmp_path / "out.ptx").read_text().count(".entry") == entries
+    assert (tmp_path / "out.ptx").read_text(encoding="utf-8").count(".entry") == entries

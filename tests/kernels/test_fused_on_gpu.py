@@ -111,14 +111,14 @@ def test_every_formula_compiles_for_a_gpu(dtype, tmp_path):
     text += f"{PREAMBLE}\ntemplate <typename T> __device__ void run(T* p) {{\n{loads}{body}\n}}\n"
     text += f"__global__ void entry({kind}* p) {{ run<{kind}>(p); }}\n"
     path = tmp_path / "formulas.cu"
-    path.write_text(text)
+    path.write_text(text, encoding="utf-8")
     done = subprocess.run(
         ["nvcc", "-ptx", "--fmad=false", str(path), "-o", str(tmp_path / "formulas.ptx")],
         capture_output=True,
         text=True,
     )
     assert done.returncode == 0, done.stderr
-    assert ".entry" in (tmp_path / "formulas.ptx").read_text()
+    assert ".entry" in (tmp_path / "formulas.ptx").read_text(encoding="utf-8")
 
 
 @pytest.mark.gpu

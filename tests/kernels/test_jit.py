@@ -185,7 +185,7 @@ def test_what_is_spoilt_is_made_anew(cache, pattern, spoil):
 
 @needs_numba
 def test_without_a_folder_to_write_to_it_compiles_all_the_same(cache):
-    cache.write_text("a file, where a folder should be")
+    cache.write_text("a file, where a folder should be", encoding="utf-8")
     twice()
 
 

@@ -245,8 +245,8 @@ def _runs(process: int) -> bool:
 
 @pytest.mark.slow
 def test_a_file_works_on_copies_of_the_files_beside_it(answer, tmp_path):
-    (tmp_path / "data.txt").write_text("seven")
-    (tmp_path / "beside.py").write_text("number = 7")
+    (tmp_path / "data.txt").write_text("seven", encoding="utf-8")
+    (tmp_path / "beside.py").write_text("number = 7", encoding="utf-8")
     path = answer(
         "import os\nfrom beside import number\nprint(open('data.txt').read(), number)\n"
         "for each in os.listdir(): os.remove(each)\nopen('made.txt', 'w').write('x')"
@@ -299,7 +299,7 @@ def home(tmp_path):
     """A folder of the user's with a file."""
     folder = tmp_path / "home"
     folder.mkdir()
-    (folder / "notes.txt").write_text("seven")
+    (folder / "notes.txt").write_text("seven", encoding="utf-8")
     return folder
 
 
@@ -333,7 +333,7 @@ def test_a_write_outside_is_told_with_its_line(answer, home):
     assert f"the file writes to {os.path.realpath(home / 'notes.txt')}, which is not among its copies" in found
     assert "at answer.py:2, in: open(" in found
     assert "Write to the current folder" in found
-    assert (home / "notes.txt").read_text() == "seven"
+    assert (home / "notes.txt").read_text(encoding="utf-8") == "seven"
 
 
 PAST_PYTHON = [
@@ -376,8 +376,8 @@ def test_a_file_may_write_where_its_copies_are(answer):
 @pytest.mark.parametrize("name", ["copy", "json", "queue", "random"])
 def test_a_file_beside_it_may_have_the_name_of_a_module_of_python(name, tmp_path):
     path = tmp_path / "solution.py"
-    path.write_text("print('runs')")
-    (tmp_path / f"{name}.py").write_text("x = 1")
+    path.write_text("print('runs')", encoding="utf-8")
+    (tmp_path / f"{name}.py").write_text("x = 1", encoding="utf-8")
     command = [sys.executable, "-m", "minigraph", "grade", "insert_clip", path.name]
     ended = subprocess.run(command, cwd=tmp_path, env=environment(), capture_output=True, text=True, check=False)
     assert "Your file printed:\n  runs" in ended.stdout, ended.stderr

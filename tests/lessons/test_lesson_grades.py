@@ -51,7 +51,8 @@ def test_a_grade_says_that_a_pass_changes_no_random_program(monkeypatch, tmp_pat
     path = tmp_path / "answer.py"
     path.write_text(
         "from minigraph.passes import Pass\n\n\nclass RemoveDead(Pass):\n"
-        "    def apply(self, program):\n        return False\n"
+        "    def apply(self, program):\n        return False\n",
+        encoding="utf-8",
     )
     assert "keep their results, of which the pass has changed none" in str(graded(find_lesson("dead_code"), path))
 

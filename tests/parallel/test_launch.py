@@ -70,7 +70,7 @@ def launched(ranks, script, *arguments, options=(), input=""):
 @pytest.fixture
 def script(tmp_path):
     path = tmp_path / "script.py"
-    path.write_text(TRAINING)
+    path.write_text(TRAINING, encoding="utf-8")
     return path
 
 
@@ -97,6 +97,14 @@ def test_lines_begin_with_their_rank(script):
 
 @needs_mpi
 @pytest.mark.slow
+def test_output_that_is_no_text_is_shown(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(r"import os; os.write(1, b'one \xff\n')", encoding="utf-8")
+    assert launched(1, script)[:3] == (0, "one \\xff\n", "")
+
+
+@needs_mpi
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("what", "shown"),
     [
@@ -115,7 +123,7 @@ def test_lines_begin_with_their_rank(script):
 def test_when_one_rank_fails_all_end_and_its_error_is_shown(ranks, script, what, shown):
     status, _, errors, _ = launched(ranks, script, what)
     if what != "other":
-        assert time.time() - float(Path(f"{script}.time").read_text()) < 5
+        assert time.time() - float(Path(f"{script}.time").read_text(encoding="utf-8")) < 5
     assert status == 1
     assert re.search(shown.replace("LAST", str(ranks - 1)), errors), errors
     assert re.search(r"The ranks were last at:\n  rank 0: process \d+, exchange \d: c_allreduce_sum of x", errors)
@@ -126,7 +134,7 @@ def test_when_one_rank_fails_all_end_and_its_error_is_shown(ranks, script, what,
 def test_rank_0_reads_what_the_launcher_is_given(tmp_path):
     """Under MPICH the others would wait for ever."""
     path = tmp_path / "reading.py"
-    path.write_text("import sys\nprint(sys.stdin.read().split())")
+    path.write_text("import sys\nprint(sys.stdin.read().split())", encoding="utf-8")
     status, out, error, _ = launched(2, path, input="two words")
     assert (status, sorted(out.splitlines())) == (0, ["[0] ['two', 'words']", "[1] []"]), error
 
@@ -135,7 +143,7 @@ def test_rank_0_reads_what_the_launcher_is_given(tmp_path):
 @pytest.mark.slow
 def test_a_script_that_is_no_python_is_shown_without_the_launcher(tmp_path):
     path = tmp_path / "broken.py"
-    path.write_text("x = (")
+    path.write_text("x = (", encoding="utf-8")
     status, _, error, _ = launched(2, path)
     assert status == 1
     assert re.search(r"rank . failed first:\n  File .*broken.py., line 1\n", error), error
@@ -147,8 +155,10 @@ def test_a_module_is_started_as_python_does(tmp_path, monkeypatch):
     package = tmp_path / "package"
     package.mkdir()
     (package / "__init__.py").touch()
-    (package / "beside.py").write_text("WORD = 'here'")
-    (package / "train.py").write_text("import sys\nfrom .beside import WORD\nprint(__name__, WORD, sys.argv[1:])")
+    (package / "beside.py").write_text("WORD = 'here'", encoding="utf-8")
+    (package / "train.py").write_text(
+        "import sys\nfrom .beside import WORD\nprint(__name__, WORD, sys.argv[1:])", encoding="utf-8"
+    )
     monkeypatch.chdir(tmp_path)
     status, out, error, _ = launched(2, "package.train", "x", options=["-m"])
     assert (status, sorted(out.splitlines())) == (0, [f"[{rank}] __main__ here ['x']" for rank in range(2)]), error
@@ -174,7 +184,7 @@ time.sleep(120)
 @pytest.mark.parametrize("options", [(), ("stubborn",)])
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_no_rank_is_left_behind_when_the_launcher_is_ended(number, options, tmp_path):
-    (tmp_path / "script.py").write_text(WAITING)
+    (tmp_path / "script.py").write_text(WAITING, encoding="utf-8")
     (tmp_path / "started").mkdir()
     command = [sys.executable, "-m", "minigraph", "launch", "-n", "2", "script.py", "started", *options]
     environment = {**os.environ, "PYTHONPATH": str(HERE.parents[1])}
@@ -207,11 +217,14 @@ def test_a_rank_that_others_wait_for_too_long_is_an_error(script):
 @pytest.mark.slow
 def test_threads_are_chosen_and_ranks_that_differ_are_named(tmp_path, monkeypatch):
     script = tmp_path / "threads.py"
-    script.write_text("import os\nprint(os.environ['OPENBLAS_NUM_THREADS'])\n")
+    script.write_text("import os\nprint(os.environ['OPENBLAS_NUM_THREADS'])\n", encoding="utf-8")
     status, output, errors, _ = launched(2, script, options=["--threads", "3"])
     assert (status, sorted(output.splitlines()), errors) == (0, ["[0] 3", "[1] 3"], "")
     other = tmp_path / "sitecustomize.py"
-    other.write_text("import os\nos.environ['OPENBLAS_NUM_THREADS'] = str(1 + int(os.environ.get('PMI_RANK', 0)))\n")
+    other.write_text(
+        "import os\nos.environ['OPENBLAS_NUM_THREADS'] = str(1 + int(os.environ.get('PMI_RANK', 0)))\n",
+        encoding="utf-8",
+    )
     command = [sys.executable, "-m", "minigraph", "launch", "-n", "2", str(script)]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), str(HERE.parents[1])])}
     ended = subprocess.run(command, capture_output=True, text=True, env=environment, check=False, timeout=120)

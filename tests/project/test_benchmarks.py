@@ -26,7 +26,7 @@ def test_a_checkout_is_compared_with_itself(tmp_path):
     figures = tmp_path / "figures.json"
     done = run("--only=chain", "--engines=minigraph", f"--against={ROOT}", "--pairs=2", f"--json={figures}")
     assert done.returncode == 0, done.stderr
-    rows = json.loads(figures.read_text())["results"]
+    rows = json.loads(figures.read_text(encoding="utf-8"))["results"]
     assert [row["engine"] for row in rows] == ["minigraph", "minigraph"]
     assert all(row["median_s"] > 0 and row["lowest_there_s"] <= row["median_there_s"] for row in rows)
     assert done.stdout.count("(g) chain") == 2
@@ -55,7 +55,7 @@ def test_networks_by_hand_have_the_losses_of_minigraph(tmp_path):
     figures = tmp_path / "figures.json"
     done = run("--only=small,rnn,word2vec,gan,policy", "--engines=minigraph,numpy", f"--json={figures}")
     assert done.returncode == 0, done.stderr
-    rows = json.loads(figures.read_text())["results"]
+    rows = json.loads(figures.read_text(encoding="utf-8"))["results"]
     assert not [row for row in rows if "failed" in row]
     assert sum(row["engine"] == "numpy" for row in rows) == 5
 
@@ -70,9 +70,9 @@ def test_networks_of_texts_by_hand_have_the_losses_and_parameters_of_minigraph()
 
 def test_the_page_of_figures_is_the_one_that_the_script_makes():
     made = page.text()
-    assert made == (ROOT / "docs" / "benchmarks.md").read_text()
+    assert made == (ROOT / "docs" / "benchmarks.md").read_text(encoding="utf-8")
     for which, names in page.RUNS.items():
-        figures = json.loads((page.FIGURES / f"{which}.json").read_text())
+        figures = json.loads((page.FIGURES / f"{which}.json").read_text(encoding="utf-8"))
         assert set(figures["workloads"]) <= set(names)
         assert f"{figures['machine']}. Measured on {figures['date']} by `{figures['command']}`." in made
 
@@ -108,7 +108,10 @@ def test_a_run_for_the_page_goes_on_where_it_was_killed(tmp_path, monkeypatch):
         page.measure("cpu-1", ["small", "lenet"], [])
     page.measure("cpu-1", ["small", "lenet"], [])
     assert asked == ["--only=small", "--only=lenet", "--only=lenet"]
-    assert list(json.loads((tmp_path / "cpu-1.unfinished").read_text())["workloads"]) == ["small", "lenet"]
+    assert list(json.loads((tmp_path / "cpu-1.unfinished").read_text(encoding="utf-8"))["workloads"]) == [
+        "small",
+        "lenet",
+    ]
 
 
 def test_a_workload_that_ends_badly_is_a_row_of_the_page(monkeypatch):

@@ -24,12 +24,12 @@ ENTRY = re.compile(r"^(?:\|(?!---).*|- (?:.*\n)(?:  .*\n?)*|Also: (?:.+\n?)*)", 
 
 
 def entries():
-    found = ENTRY.findall((ROOT / "docs/differences.md").read_text())
+    found = ENTRY.findall((ROOT / "docs/differences.md").read_text(encoding="utf-8"))
     return [entry for entry in found if not entry.endswith("| test |")]
 
 
 def test_every_difference_is_held_by_a_test_that_exists():
-    files = {path.name: path.read_text() for path in (ROOT / "tests").rglob("test_*.py")}
+    files = {path.name: path.read_text(encoding="utf-8") for path in (ROOT / "tests").rglob("test_*.py")}
 
     def check(entry):
         named = list(NAMED_TEST.finditer(entry))
@@ -43,7 +43,7 @@ def test_every_difference_is_held_by_a_test_that_exists():
 
 
 def test_every_section_on_differences_has_entries():
-    sections = re.split(r"^## ", (ROOT / "docs/differences.md").read_text(), flags=re.MULTILINE)[1:]
+    sections = re.split(r"^## ", (ROOT / "docs/differences.md").read_text(encoding="utf-8"), flags=re.MULTILINE)[1:]
     assert len(entries()) > 150
     assert [section.splitlines()[0] for section in sections if not ENTRY.search(section)] == ["Out of scope"]
 
@@ -54,12 +54,12 @@ def test_every_section_on_differences_has_entries():
      "README.md", "CONTRIBUTING.md"],
 )  # fmt: skip
 def test_every_file_that_is_named_exists(page):
-    for name in NAMED_FILE.findall((ROOT / page).read_text()):
+    for name in NAMED_FILE.findall((ROOT / page).read_text(encoding="utf-8")):
         assert (ROOT / name).exists(), name
 
 
 def test_the_rooms_name_every_package():
-    page = (ROOT / "docs/architecture.md").read_text()
+    page = (ROOT / "docs/architecture.md").read_text(encoding="utf-8")
     rooms = page.partition("## The rooms")[2].partition("\n## ")[0]
     packages = sorted(path.parent.name for path in (ROOT / "minigraph").glob("*/__init__.py"))
     assert len(packages) > 20
@@ -67,13 +67,15 @@ def test_the_rooms_name_every_package():
 
 
 def test_the_architecture_page_lists_the_passes_in_their_order():
-    page = (ROOT / "docs/architecture.md").read_text()
+    page = (ROOT / "docs/architecture.md").read_text(encoding="utf-8")
     section = page.partition("### The passes of an executor")[2].partition("\n### ")[0]
     assert re.findall(r"^\| `(\w+)`", section, flags=re.MULTILINE) == [each.name for each in IN_ORDER]
 
 
 def test_the_programs_on_clipping_run(capsys):
-    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs/clipping.md").read_text(), flags=re.DOTALL)
+    blocks = re.findall(
+        r"```python\n(.*?)```", (ROOT / "docs/clipping.md").read_text(encoding="utf-8"), flags=re.DOTALL
+    )
     names = {"__name__": "user"}
     for block in blocks:
         exec(block, names)
@@ -91,10 +93,10 @@ def test_the_programs_on_clipping_run(capsys):
 def test_the_code_of_the_pages_on_rewriting_runs(name, least, capsys, monkeypatch, tmp_path):
     """Each text below a block of code is what the code prints; all code is one file, whose lines errors name."""
     monkeypatch.chdir(tmp_path)
-    page = (ROOT / f"docs/{name}.md").read_text()
+    page = (ROOT / f"docs/{name}.md").read_text(encoding="utf-8")
     blocks = re.findall(r"```(python|text)\n(.*?)```", page, flags=re.DOTALL)
     source = "\n".join(text for kind, text in blocks if kind == "python")
-    Path("my_passes.py").write_text(source)
+    Path("my_passes.py").write_text(source, encoding="utf-8")
     names, line = {"__name__": "my_passes"}, 0
     with unique_name.guard():
         for kind, text in blocks:
@@ -124,7 +126,7 @@ def test_what_the_page_on_clipping_says_is_refused_is_refused():
 def test_every_strategy_is_on_the_page_on_clipping():
     from minigraph import clip
 
-    page = (ROOT / "docs/clipping.md").read_text()
+    page = (ROOT / "docs/clipping.md").read_text(encoding="utf-8")
     strategies = {
         name
         for name in clip.__all__
@@ -138,17 +140,17 @@ def test_every_strategy_is_on_the_page_on_clipping():
 
 def test_the_page_of_fluids_names_is_up_to_date():
     """After a change of names or of docs/differences.md: python tests/fluid_names_page.py."""
-    assert fluid_names_page.PAGE.read_text() == fluid_names_page.text()
-    assert fluid_names_page.TABLE.read_text() == fluid_names_page.table()
+    assert fluid_names_page.PAGE.read_text(encoding="utf-8") == fluid_names_page.text()
+    assert fluid_names_page.TABLE.read_text(encoding="utf-8") == fluid_names_page.table()
 
 
 def test_the_page_on_operators_is_what_the_definitions_say():
     """After a change: python tests/operators_page.py."""
-    assert operators_page.PAGE.read_text() == operators_page.text()
+    assert operators_page.PAGE.read_text(encoding="utf-8") == operators_page.text()
 
 
 def test_every_operator_is_tested_and_says_where():
-    types = re.findall(r"^### (\w+)$", operators_page.PAGE.read_text(), flags=re.MULTILINE)
+    types = re.findall(r"^### (\w+)$", operators_page.PAGE.read_text(encoding="utf-8"), flags=re.MULTILINE)
     tested = operators_page.where_tested()
     assert len(types) > 200
     assert all(tested.get(type) for type in types)

@@ -475,7 +475,7 @@ def test_lenet_knows_unseen_digits(tmp_path):
 
 
 def test_the_sonnets_are_those_that_the_page_beside_them_names():
-    page = (ROOT / "examples" / "data" / "README.md").read_text()
+    page = (ROOT / "examples" / "data" / "README.md").read_text(encoding="utf-8")
     sonnets = load("char_lstm")["TEXT"].strip().split("\n\n")
     assert len(sonnets) == len(re.findall(r"\b\d+\b", page.partition(" by ")[0])) == 8
     assert all(len(sonnet.splitlines()) == 14 for sonnet in sonnets)

@@ -21,7 +21,7 @@ def test_a_pass_is_checked(check_pass):
 
 
 def passed(folder, *options, **environment):
-    (folder / "test_passes.py").write_text(TESTS)
+    (folder / "test_passes.py").write_text(TESTS, encoding="utf-8")
     path = os.pathsep.join([str(folder / "installed"), str(ROOT)])
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-q", *options, "test_passes.py"]
     ended = subprocess.run(
@@ -34,8 +34,8 @@ def passed(folder, *options, **environment):
 def test_pytest_finds_the_fixture_where_minigraph_is_installed(tmp_path):
     installed = tmp_path / "installed" / "minigraph-1.dist-info"
     installed.mkdir(parents=True)
-    (installed / "METADATA").write_text("Metadata-Version: 2.1\nName: minigraph\nVersion: 1\n")
-    (installed / "entry_points.txt").write_text("[pytest11]\npytest_minigraph = pytest_minigraph\n")
+    (installed / "METADATA").write_text("Metadata-Version: 2.1\nName: minigraph\nVersion: 1\n", encoding="utf-8")
+    (installed / "entry_points.txt").write_text("[pytest11]\npytest_minigraph = pytest_minigraph\n", encoding="utf-8")
     assert passed(tmp_path)
     assert passed(tmp_path, "-p", "pytest_minigraph")
 

@@ -72,7 +72,7 @@ def show(example, file):
 @pytest.mark.slow
 def test_the_script_runs_by_itself(tmp_path):
     script = tmp_path / "example.py"
-    script.write_text(found("subtraction_commutes").to_python())
+    script.write_text(found("subtraction_commutes").to_python(), encoding="utf-8")
     ran = subprocess.run(
         [sys.executable, str(script)], capture_output=True, text=True, env={"PYTHONPATH": str(ROOT)}, cwd=tmp_path
     )
