@@ -234,7 +234,7 @@ class Variable(Arithmetic, Subscripts, Methods):
         """Every field but the block; equal for equal variables."""
         return (
             type(self).__name__, self.name, self.tensor_type, self.kind, self.persistable, self.stop_gradient,
-            self.is_data, self.need_check_feed, self.error_clip,
+            self.is_data, self.need_check_feed, self.lod_level, self.error_clip,
         )  # fmt: skip
 
     def _copy_to(self, block: Block) -> Variable:
@@ -345,7 +345,7 @@ class Parameter(Variable):
     def structure(self) -> tuple[Any, ...]:
         return (
             *super().structure(), self.trainable, tuple(sorted(self.optimize_attr.items())), self.regularizer,
-            self.do_model_average, self.need_clip, self.gradient_clip,
+            self.do_model_average, self.need_clip, self.gradient_clip, self.is_distributed,
         )  # fmt: skip
 
     def _copy_to(self, block: Block) -> Parameter:

@@ -27,6 +27,7 @@ DEFAULTS: Mapping[str, Mapping[str, Any]] = {
     "param": {
         **_VARIABLE, "persistable": True, "trainable": True, "optimize_attr": {"learning_rate": 1.0},
         "regularizer": None, "do_model_average": True, "need_clip": True, "gradient_clip": None,
+        "is_distributed": False,
     },
     "persist": {**_VARIABLE, "persistable": True},
     "data": {**_VARIABLE, "is_data": True, "stop_gradient": True},
