@@ -26,7 +26,7 @@ def may_replace(
     has_gradients : bool
         Whether all results but the first are gradients, which are computed in another place.
     """
-    if not _are_alone(match) and not _may_go(match, recorder):
+    if not _are_alone(match) and not _may_go(match, needed is not None, recorder):
         return False
     gone = match.gone
     if len(match.results) > 1:
@@ -76,8 +76,11 @@ def _are_alone(match: Match) -> bool:
     return True
 
 
-def _may_go(match: Match, recorder: MatchRecorder | None) -> bool:
-    """Whether the values inside of the match are read by no other operator, no fetch and no later run."""
+def _may_go(match: Match, may_stay: bool, recorder: MatchRecorder | None) -> bool:
+    """Whether the values inside of the match are read by no other operator, no fetch and no later run.
+
+    An operator may stay as it is whose result might be fetched, unless the rule edits the matched ones in place.
+    """
     values, returned = match.values, set(match.results)
     mine, kept = set(match.ops), set[Operator]()
     # Operators of a pattern stand after those that they read.
@@ -91,7 +94,7 @@ def _may_go(match: Match, recorder: MatchRecorder | None) -> bool:
                 reason = "" if others else _who_takes(value, slot, op, values)
                 if not others and not reason and (not kept or kept.isdisjoint(readers)):
                     continue
-                stays = node.shared or (not others and reason in ("", _MAY_BE_FETCHED))
+                stays = node.shared or (may_stay and not others and reason in ("", _MAY_BE_FETCHED))
                 if not stays or any([values.written(each, op) in returned for each in op.output_arg_names]):
                     if recorder is not None:
                         who = _who_reads(others) if others else reason

@@ -46,6 +46,12 @@ def test_what_is_read_elsewhere_keeps_its_shape(old, new, more):
     assert "transpose_Y" not in "".join(op_lines(TurnTransposes(), text, [*FETCH, more]))
 
 
+def test_every_value_keeps_its_shape_where_anything_may_be_fetched():
+    program = fluid.Program.parse(TEXT)
+    assert program.roots is None
+    assert TurnTransposes()(program).equals(program)
+
+
 @pytest.mark.parametrize("axes", [[0, 2, 3, 1], [2, 0, 3, 1], [0, 2, 1, 3], [0, 1, 3, 2]])
 @pytest.mark.parametrize("slot", ["x", "y"])
 def test_results_are_those_of_the_transposed_product(slot, axes):
