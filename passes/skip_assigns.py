@@ -24,8 +24,8 @@ class SkipAssigns(Pass):
     write over its operand, or be a group of operators, which never does so. Readers of `y` read `p`. A ``scale`` by 1
     is an assignment, too, and `p` may also be a variable that is fetched.
 
-    Law: every value keeps its bits. `y` is neither fetched nor persistable, nothing else writes `p`, and nothing
-    between the two operators reads its old value.
+    Law: every value keeps its bits and its role. `y` is neither fetched nor persistable, nothing else writes `p`, and
+    nothing between the two operators reads its old value.
     """
 
     def apply(self, program: Program) -> bool:
@@ -64,7 +64,7 @@ def _skippable(assign: Operator, values: Values) -> Value | None:
     """The value that is assigned, if the operator that makes it may write the variable itself."""
     source, target = values.input(assign, "X"), assign.outputs["Out"][0]
     maker = values.producer(source)
-    if maker is None or not _takes_memory(maker.type) or values.is_live_out(source):
+    if maker is None or not _takes_memory(maker.type) or values.is_live_out(source) or maker.role != assign.role:
         return None
     given, kept = values.block.vars[source.name], values.block.vars[target]
     if given.kind is not VarKind.LOD_TENSOR or given.tensor_type != kept.tensor_type or -1 in (given.shape or ()):

@@ -34,6 +34,13 @@ def test_the_result_is_written_where_it_is_assigned(made):
     assert lines(made=made) == [f"p = {made}"]
 
 
+def test_a_copy_with_a_role_of_its_own_stays():
+    assert lines(made="tanh(X=x) {role='backward'}") == [
+        "y = tanh(X=x) {role='backward'}",
+        "p = assign(X=y)",
+    ]
+
+
 def test_assigns_in_a_row_go_at_once():
     program = fluid.Program.parse("""
     block 0
