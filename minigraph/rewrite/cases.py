@@ -13,7 +13,7 @@ import numpy as np
 
 from minigraph.errors import ExecutionError, MinigraphError
 from minigraph.executor.interpreter import Interpreter
-from minigraph.ir import Operator, Program, Variable
+from minigraph.ir import Block, Operator, Program, Variable, VarKind
 from minigraph.lowering.lengths import carry_lengths
 from minigraph.runtime.evaluate import bounded_loops, evaluate, results_in_order
 from minigraph.runtime.place import CPUPlace
@@ -64,7 +64,7 @@ _SPREAD = 16
 
 @dataclass(frozen=True)
 class Case:
-    """A program, of which `Program.roots` are fetched, and what it is run with."""
+    """A program and what it is run with. `Program.roots` are fetched or, where they are None, every value."""
 
     program: Program
     feed: Mapping[str, Array] = field(default_factory=dict)
@@ -72,6 +72,12 @@ class Case:
     """Arrays of persistable variables."""
     seed: int = 0
     """Seed of the generator of random numbers."""
+
+    @cached_property
+    def fetched(self) -> tuple[str, ...]:
+        """Names of what is fetched."""
+        roots = self.program.roots
+        return fetchable(self.program.global_block()) if roots is None else roots
 
     @cached_property
     def results(self) -> Results:
@@ -86,13 +92,35 @@ class Case:
         scope = Scope()
         for name, value in self.state.items():
             scope.var(name).get_tensor().set(value.copy())
-        names = list(self.program.roots or ())
+        names = list(self.fetched)
         with bounded_loops(MOST_LOOPS), results_in_order():
             fetched = runner.run(program, feed=dict(self.feed), fetch_list=names, scope=scope, return_numpy=False)
         found = {name: arrays_of(value) for name, value in zip(names, fetched, strict=True)}
         for name in scope.local_var_names():
             found[f"new {name}"] = arrays_of(scope.var(name).get_tensor())
         return found
+
+
+def fetchable(block: Block) -> tuple[str, ...]:
+    """Names of tensors that are fed or computed, but for those that only gradient operators are meant to read."""
+    made, hidden = {name for op in block.ops for name in op.output_arg_names}, _for_gradients(block)
+    return tuple(
+        name
+        for name, var in block.vars.items()
+        if var.tensor_type is not None and var.kind is VarKind.LOD_TENSOR and name not in hidden
+        if var.is_data or var.persistable or name in made
+    )
+
+
+def _for_gradients(block: Block) -> set[str]:
+    """Names of results that only gradient operators are meant to read, such as ``XShape``."""
+    return {
+        name
+        for op in block.ops
+        for slot in op.definition.outputs
+        if slot.intermediate
+        for name in op.outputs.get(slot.name, ())
+    }
 
 
 def arrays_of(value: Any) -> list[Array]:
@@ -119,8 +147,9 @@ def has_declared_shapes(case: Case) -> bool:
     """
     block = case.program.global_block()
     writers = Counter(name for op in block.ops for name in op.output_arg_names)
+    hidden = _for_gradients(block)  # of which some have no shape that fluid declares
     return all(
-        value is None or writers[name] > 1 or _fits(value, block.vars.get(name))
+        value is None or writers[name] > 1 or name in hidden or _fits(value, block.vars.get(name))
         for results in results_by_op(case)
         for name, value in (results or {}).items()
     )

@@ -16,7 +16,7 @@ import numpy as np
 
 from minigraph.errors import MinigraphError, Site, warn
 from minigraph.ir import Program
-from minigraph.rewrite.cases import Case, has_declared_shapes, runs_completely
+from minigraph.rewrite.cases import Case, are_same_bits, has_declared_shapes, runs_completely
 from minigraph.rewrite.counter_examples import CounterExample
 from minigraph.rewrite.hints import hints_of
 from minigraph.rewrite.laws import SECONDS, Broken, Subject, broken_law, other_values, rewritten, runs_to_finite_numbers
@@ -35,6 +35,12 @@ _FINITE_TRIES = 3
 
 _BRIEFLY = 0.5
 """Maximum time of a pass that does not end for one of the smaller programs, in seconds."""
+
+_ANYTHING = 0.15
+"""Share of the programs of which any value may be fetched: their `Program.roots` are None."""
+
+_LATER_RUNS = 2
+"""Maximum runs after the first in which a program reads what earlier ones have written."""
 
 _OF_PROGRAMS_THAT_RUN = frozenset({"raises", "runs", "valid"})
 """Laws of programs all of whose operators can be computed: a pass may infer, as a run does, that shapes do not fit.
@@ -179,6 +185,8 @@ def _check_one(
     """Draw one program and apply the pass to it."""
     choose = Random(seed)
     drawn = draw(choose, hints)
+    if Random(f"{seed}/roots").random() < _ANYTHING:
+        drawn.program.roots = None
     try:
         if prepare is not None:
             prepare(drawn.program)
@@ -204,17 +212,30 @@ def _counts(broken: Broken, case: Case) -> bool:
 
 
 def cases_of(drawn: Drawn, choose: Random, only_ordinary: bool = False) -> Iterator[Case]:
-    """The program on ordinary numbers and, unless rounding may change, on the edges of the arithmetic."""
+    """The program on ordinary numbers, in several runs, and on the edges of the arithmetic, if every bit must stay."""
     for kind in ("mixed", "positive"):
         case = next(filter(runs_to_finite_numbers, _draws(drawn, choose, kind)), None)
         if case is not None:
             yield case
+            yield from _later_runs(case)
             break
     else:
         yield _case(drawn, choose.randrange(2**32), "mixed")
     if not only_ordinary:
         yield from _draws(drawn, choose, "edges", 1)
         yield from _draws(drawn, choose, choose.choice(("edges", "near")), 1)
+
+
+def _later_runs(case: Case) -> Iterator[Case]:
+    """The case with the state that each run leaves to the next one, if runs write any."""
+    for _ in range(_LATER_RUNS):
+        left = {name: case.results[f"new {name}"][:1] for name in case.state}
+        if all(map(are_same_bits, [value for (value,) in left.values()], case.state.values())):
+            return
+        case = Case(case.program, case.feed, {name: value for name, (value,) in left.items()}, case.seed + 1)
+        if not runs_to_finite_numbers(case):
+            return
+        yield case
 
 
 def _draws(drawn: Drawn, choose: Random, kind: str, count: int = _FINITE_TRIES) -> Iterator[Case]:

@@ -16,7 +16,7 @@ from minigraph.ir.text.diff import diff
 from minigraph.ir.text.html import program_details
 from minigraph.passes.base import Pipeline
 from minigraph.passes.rules import Rule, Rules
-from minigraph.rewrite.cases import MOST_LOOPS
+from minigraph.rewrite.cases import MOST_LOOPS, fetchable
 from minigraph.rewrite.laws import SECONDS, Subject
 from minigraph.support.html import code, details, in_notebook
 
@@ -30,7 +30,7 @@ class CounterExample:
     Attributes
     ----------
     program : Program
-        The program; ``program.roots`` is what is fetched.
+        The program; ``program.roots`` is what is fetched, or None where any value may be.
     feed : dict
         What is fed, by name.
     state : dict
@@ -61,7 +61,9 @@ class CounterExample:
         return "\n\n".join([f"{self._heading()}:", str(self.program).rstrip(), self.difference])
 
     def _heading(self) -> str:
-        return f"{self.subject.name} breaks this program, of which {', '.join(self.program.roots or ())} is fetched"
+        roots = self.program.roots
+        fetched = "any value may be fetched (roots is None)" if roots is None else f"{', '.join(roots)} is fetched"
+        return f"{self.subject.name} breaks this program, of which {fetched}"
 
     def _repr_html_(self) -> str:
         parts = [program_details("Program", self.program.blocks), code(escape(self.difference), "Difference")]
@@ -91,7 +93,8 @@ from numpy import inf, nan
 np.set_printoptions(floatmode="unique")
 
 program = fluid.Program.parse({program})
-program.roots = {roots!r}  # what is fetched
+program.roots = {roots!r}  # what is fetched; None: any value may be
+fetched = {fetched}
 feed = {feed}
 state = {state}  # persistable variables before the run
 '''
@@ -126,14 +129,14 @@ def results(each):
     for name, value in state.items():
         scope.var(name).get_tensor().set(value)
     with bounded_loops({most_loops}):  # a broken loop may have no end
-        fetched = runner.run(each, feed=feed, fetch_list=list(program.roots), scope=scope, return_numpy=False)
+        values = runner.run(each, feed=feed, fetch_list=fetched, scope=scope, return_numpy=False)
     after = {{f"new {{name}}": scope.find_var(name).get_tensor() for name in scope.local_var_names()}}
-    return {{**dict(zip(program.roots, fetched)), **after}}
+    return {{**dict(zip(fetched, values)), **after}}
 
 
 before, after = results(program), results(rewritten)
-for name in before:
-    one, other = (arrays_of(each[name]) for each in (before, after))
+for name in before | after:
+    one, other = (arrays_of(each.get(name)) for each in (before, after))
     same = [(x.dtype, x.shape, x.tobytes()) for x in one] == [(x.dtype, x.shape, x.tobytes()) for x in other]
     print(name, "is the same" if same else "differs:", *one, "then", *other)
 """
@@ -141,7 +144,7 @@ for name in before:
 _FOR_TEST = """
 program, rewritten = program.clone(for_test=True), rewritten.clone(for_test=True)
 known = program.global_block().vars
-program.roots = tuple(name for name in program.roots if name in known)
+fetched = [name for name in fetched if name in known]
 feed = {name: value for name, value in feed.items() if name in known and name in rewritten.global_block().vars}
 state = {name: value for name, value in state.items() if name in known}
 """
@@ -156,11 +159,12 @@ print(fluid.diff(rewritten, again))
 def script(example: CounterExample) -> str:
     """Write the script: it builds the program, applies the pass, and shows what is wrong."""
     found = _expression(example.subject)
+    roots = example.program.roots
     parts = [
         _HEAD.format(
             title=f"{example.subject.name} breaks this program.", difference=_in_docstring(example.difference),
-            program=_text(example.program), roots=example.program.roots, feed=_arrays(example.feed),
-            state=_arrays(example.state),
+            program=_text(example.program), roots=roots, feed=_arrays(example.feed), state=_arrays(example.state),
+            fetched="list(program.roots)" if roots is not None else list(fetchable(example.program.global_block())),
         )
     ]  # fmt: skip
     if example.law == "ends":

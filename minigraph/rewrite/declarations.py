@@ -5,10 +5,20 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from minigraph.ir import Block, Operator, Parameter, Program, Variable
+from minigraph.ir import Block, Operator, Parameter, Program, Variable, VarKind
 
-_OF_VARIABLES = ("persistable", "stop_gradient", "is_data", "need_check_feed", "error_clip")
-_OF_PARAMETERS = ("trainable", "optimize_attr", "regularizer", "do_model_average", "need_clip", "gradient_clip")
+_OF_PROGRAMS = ("random_seed", "backward_passes", "roots")
+_OF_VARIABLES: tuple[str, ...] = (
+    "persistable",
+    "stop_gradient",
+    "is_data",
+    "need_check_feed",
+    "lod_level",
+    "error_clip",
+)
+_OF_PARAMETERS = (
+    "trainable", "optimize_attr", "regularizer", "do_model_average", "need_clip", "gradient_clip", "is_distributed",
+)  # fmt: skip
 
 
 def changed_declaration(before: Program, after: Program) -> str:
@@ -17,7 +27,7 @@ def changed_declaration(before: Program, after: Program) -> str:
 
 
 def _changed_declarations(before: Program, after: Program) -> Iterator[str]:
-    for field in ("random_seed", "roots"):
+    for field in _OF_PROGRAMS:
         one, other = getattr(before, field), getattr(after, field)
         if one != other:
             yield f"program.{field} was {one}, is {other}"
@@ -40,7 +50,12 @@ def _changed_fields(var: Variable, new: Variable) -> Iterator[str]:
     if isinstance(var, Parameter) != isinstance(new, Parameter):
         yield f"{var.name} was a {type(var).__name__}, is a {type(new).__name__}"
         return
-    for field in (*_OF_VARIABLES, *(_OF_PARAMETERS if isinstance(var, Parameter) else ())):
+    fields = _OF_VARIABLES
+    if isinstance(var, Parameter):
+        fields += _OF_PARAMETERS
+    if (var.is_data or var.persistable) and var.kind is VarKind.LOD_TENSOR:  # the types of others are inferred
+        fields += ("dtype", "shape")
+    for field in fields:
         one, other = getattr(var, field), getattr(new, field)
         if one != other:
             yield f"{var.name}.{field} was {one!r}, is {other!r}"
@@ -55,12 +70,13 @@ def _changed_order(block: Block, new_block: Block, used: set[str]) -> Iterator[s
 
 def _changed_scopes(block: Block, new_block: Block) -> Iterator[str]:
     ops, new_ops = _only_writers(block), _only_writers(new_block)
+    gone = {op.namescope for name, op in ops.items() if name not in new_ops}
     for name, op in ops.items():
         new = new_ops.get(name)
         if new is None or new.type != op.type:
             continue
-        # One operator may take the place of several.
-        scopes = {ops[each].namescope for each in new.output_arg_names if each in ops}
+        # One operator may take the place of several, of which not all results are still read.
+        scopes = gone | {ops[each].namescope for each in new.output_arg_names if each in ops}
         if new.namescope not in scopes:
             yield f"the {op.type} that writes {name} was in the name scope {op.namescope}, is in {new.namescope}"
 

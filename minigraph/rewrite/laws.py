@@ -202,13 +202,16 @@ def lost_roles(before: Program, after: Program) -> Broken | None:
         if new is None or new.role == op.role:
             continue
         var = block.find_var(name)
-        if name in (before.roots or ()) or (var is not None and var.persistable):
+        if before.roots is None or name in before.roots or (var is not None and var.persistable):
             text = f"{name} was written with the role {op.role!r}, now with {new.role!r}"
             return Broken("roles", f"{text}\n  {new}", rewritten=after)
     for name, op in _updates(block.ops).items():
         update = _updates(new_block.ops).get(name)
-        if update is not None and name in op.role_vars and name not in update.role_vars:
-            text = f"the update of {name} has lost its role_vars {list(op.role_vars)}"
+        if update is None or name not in op.role_vars:
+            continue
+        grad = update.inputs["Grad"][update.inputs["Param"].index(name)]
+        if _gradient_named(update, name) not in (_gradient_named(op, name), grad):
+            text = f"the update of {name} had the role_vars {list(op.role_vars)}, has {list(update.role_vars)}"
             return Broken("role_vars", f"{text}\n  {update}", rewritten=after)
     return None
 
@@ -225,6 +228,14 @@ def _updates(ops: Any) -> dict[str, Operator]:
     }
 
 
+def _gradient_named(update: Operator, parameter: str) -> str | None:
+    """The gradient of a parameter by the role_vars, which are pairs; empty for one that is named alone."""
+    names = update.role_vars
+    if parameter not in names:
+        return None
+    return "".join(names[names.index(parameter) + 1 :][:1])
+
+
 # Values
 
 
@@ -235,7 +246,8 @@ def other_values(subject: Subject, case: Case, twin: Program) -> Broken | None:
         return broken
     test, new = case.program.clone(for_test=True), twin.clone(for_test=True)
     known = test.global_block().vars
-    test.roots = new.roots = tuple(name for name in case.program.roots or () if name in known)
+    if case.program.roots is not None:
+        test.roots = new.roots = tuple(name for name in case.program.roots if name in known)
     if test.equals(new):
         return None
     feed = {name: value for name, value in case.feed.items() if name in known and name in new.global_block().vars}

@@ -233,7 +233,7 @@ def _beginnings(case: Case) -> Iterator[Case]:
 
 
 def _fewer_fetches(case: Case) -> Iterator[Case]:
-    roots = case.program.roots or ()
+    roots = case.fetched
     smaller: list[tuple[str, ...]] = [(name,) for name in roots] if len(roots) > 2 else []
     smaller += [roots[:i] + roots[i + 1 :] for i in range(len(roots)) if len(roots) > 1]
     for names in smaller:
@@ -264,8 +264,8 @@ def _bypass(block: Block, position: int, made: str, given: str) -> None:
         if made in each.output_arg_names:
             return
     program = block.program
-    if block is program.global_block():
-        program.roots = tuple(dict.fromkeys(given if name == made else name for name in program.roots or ()))
+    if block is program.global_block() and program.roots is not None:
+        program.roots = tuple(dict.fromkeys(given if name == made else name for name in program.roots))
 
 
 def _fewer_inner(case: Case) -> Iterator[Case]:

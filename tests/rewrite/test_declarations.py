@@ -56,6 +56,8 @@ CHANGES = [
     (parameters, "persistable", False), (computed, "persistable", True),
     (computed, "stop_gradient", True), (computed, "stop_gradient", False), (fed, "stop_gradient", True),
     (fed, "stop_gradient", False), (fed, "need_check_feed", False), (fed, "is_data", False),
+    (parameters, "is_distributed", True), (parameters, "is_distributed", False),
+    (fed, "lod_level", 1), (computed, "lod_level", 0), (program_itself, "backward_passes", 0),
     (computed, "error_clip", None), (computed, "error_clip", ErrorClipByValue(3.0)),
     (program_itself, "random_seed", 7), (program_itself, "random_seed", 0), (program_itself, "roots", None),
     (operators, "namescope", "/"), (operators, "namescope", "/mine/"),
@@ -83,6 +85,18 @@ def makes_variables_of_parameters(program):
         del block.vars[var.name]
         block.create_var(name=var.name, shape=var.shape, dtype=var.dtype, persistable=True)
     return bool(found)
+
+
+def fixes_the_batch(program):
+    found = [var for var in fed(program) if var.shape and var.shape[0] == -1]
+    for var in found:
+        var.tensor_type = var.tensor_type.with_shape((3, *var.shape[1:]))
+    return bool(found)
+
+
+def test_what_is_fed_keeps_its_shape():
+    found = rewrite.check(fixes_the_batch, programs=60, reduce=False)
+    assert found is not None and found.law == "declarations" and ".shape was (-1," in found.difference
 
 
 @pytest.mark.parametrize("change", [orders_parameters, makes_variables_of_parameters])

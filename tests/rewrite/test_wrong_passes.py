@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from wrong_state import WRONG
+from wrong_readers import WRONG
 
 from minigraph import rewrite
 

@@ -71,7 +71,8 @@ def _array(random: np.random.Generator, name: str, shape: tuple[int, ...], dtype
     values = random.uniform(-1.5, 1.5, shape).astype(dtype)
     if kind == "edges":
         about = np.finfo(dtype)
-        special = np.array([*_SPECIAL, about.max, about.smallest_subnormal, about.eps, 1.0, 1 + about.eps], dtype)
+        near = [about.max, about.eps, about.smallest_subnormal, about.tiny, 1.0, 1 + about.eps]
+        special = np.array([*_SPECIAL, *near], dtype)
         values = np.where(random.random(shape) < 0.4, _some(random, special, shape), values)
     return values
 
@@ -85,5 +86,6 @@ def _near(random: np.random.Generator, shape: tuple[int, ...], dtype: Any, step:
 
 
 def _some(random: np.random.Generator, special: Array, shape: tuple[int, ...]) -> Array:
-    """Draw of special numbers; for some arrays of the last two, which differ in the last place alone."""
-    return random.choice(special[-2:] if random.random() < 0.25 else special, shape)
+    """Draw of special numbers; for some arrays of the last two, which differ in the last place, or of those before."""
+    chance = random.random()
+    return random.choice(special[-2:] if chance < 0.25 else special[-4:-2] if chance < 0.35 else special, shape)

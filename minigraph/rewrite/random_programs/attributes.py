@@ -44,7 +44,7 @@ class AttrValues:
 
     def number(self) -> float:
         """A number, for an attribute or a step."""
-        hinted = self._numbers if self._choose.random() < 0.5 else ()
+        hinted = self._numbers if self._choose.random() < 0.7 else ()
         return float(self._choose.choice(hinted or NUMBERS))
 
     def number_beside(self) -> float:
@@ -63,7 +63,10 @@ class AttrValues:
                 if name not in declared or declared[name].default is REQUIRED or declared[name].type not in _PLAIN
             }  # fmt: skip
         for name, attr in declared.items():
-            if self._choose.random() < 0.3:
+            chance = self._choose.random()
+            if name in self._names and attr.type in _PLAIN and attr.default is not REQUIRED and chance > 0.7:
+                attrs.pop(name, None)
+            elif chance < 0.3:
                 if attr.type == "float":
                     attrs[name] = self.number_beside()
                 elif attr.type == "bool":

@@ -42,6 +42,8 @@ def _declare_parameter(choose: Random, parameter: Parameter) -> None:
         parameter.regularizer = choose.choice((L1Decay, L2Decay))(0.1)
     if choose.random() < 0.2 and parameter.gradient_clip is None:
         parameter.gradient_clip = GradientClipByNorm(choose.choice((0.1, 1.0)))
+    if choose.random() < 0.2:
+        parameter.is_distributed = True
 
 
 def _declare_value(choose: Random, var: Variable) -> None:

@@ -13,11 +13,13 @@ from random import Random
 from typing import Any
 
 from minigraph import layers, unique_name
+from minigraph.clip import ErrorClipByValue
 from minigraph.errors import MinigraphError, WrongTypeError
 from minigraph.ir import Block, Parameter, Program, Variable, VarKind
 from minigraph.ir.default_programs import program_guard
 from minigraph.layers.io import fluid_data as data
 from minigraph.opdef import SUB_BLOCK, OpDef, definition_of
+from minigraph.rewrite.cases import fetchable
 from minigraph.rewrite.random_programs.arrays import Drawn
 from minigraph.rewrite.random_programs.attributes import AttrValues
 from minigraph.rewrite.random_programs.declaring import declare
@@ -232,8 +234,10 @@ class _Drawing:
             self._add(self._operator(self.choose.choice(self.forward)))
             if not self.hints.trains and self.choose.random() < 0.4:
                 self._add(self._reader(self.choose.choice(self.forward)))
-        elif self.forward and chance < 0.6:
+        elif self.forward and chance < 0.56:
             self._add(self._again(self.forward))
+        elif self.forward and chance < 0.6:
+            self._add(self._joined())
         elif chance < 0.66:
             self._add(self._again())
         elif chance < 0.78:
@@ -304,12 +308,36 @@ class _Drawing:
             }
             attrs = self.attrs.of_sample(sample)
             for name, attr in sample.definition.attrs.items():
-                if attr.type in ("int", "list[int]") and name in attrs and self.choose.random() < 0.5:
-                    attrs[name] = pick.attr(type, name, last.tensor_type)
+                if attr.type in ("int", "list[int]") and name in attrs and self.choose.random() < 0.7:
+                    attrs[name] = self._attr_as_before(name) or pick.attr(type, name, last.tensor_type)
             types = self._inferred(sample, inputs, attrs)
             if types is not None:
                 return self._append(sample, inputs, attrs, types)
         return []
+
+    def _attr_as_before(self, name: str) -> Any:
+        """The attribute of the latest operator that has it, now and then: some operators undo others; or None."""
+        known = [op.attrs[name] for op in self.block.ops[-3:] if name in op.attrs]
+        return known[-1] if known and self.choose.random() < 0.5 else None
+
+    def _joined(self) -> list[Variable]:
+        """Results of two operators on one value, and of one that reads both."""
+        value = self._pick()
+        made: list[Variable] = []
+        for given in ([value], [value], made):
+            for _ in range(_MOST_TRIES):
+                sample = self.choose.choice(by_type()[self.choose.choice(self.forward)])
+                count = sum(map(len, sample.inputs.values()))
+                if count > len(given) or (given is made and count < 2):
+                    continue
+                left = iter(given)
+                inputs = {slot: [next(left) for _ in arrays] for slot, arrays in sample.inputs.items()}
+                attrs = self.attrs.of_sample(sample)
+                types = self._inferred(sample, inputs, attrs)
+                if types is not None:
+                    made.append(self._append(sample, inputs, attrs, types)[-1])
+                    break
+        return made
 
     def _inferred(
         self, sample: Sample, inputs: Mapping[str, Sequence[Variable]], attrs: Mapping[str, Any]
@@ -320,7 +348,8 @@ class _Drawing:
                 {slot: [var.tensor_type for var in variables] for slot, variables in inputs.items()},
                 sample.definition.convert_attrs(attrs),
             )
-            is_empty = any([known is not None and 0 in known.shape for each in types.values() for known in each])
+            read = [known for slot, each in types.items() if slot not in _hidden(sample.definition) for known in each]
+            is_empty = any([known is not None and 0 in known.shape for known in read])
         except Exception:  # an inference may stumble over what it was never made for
             return None
         return None if is_empty and self.rows else types
@@ -350,7 +379,7 @@ class _Drawing:
         self.block.append_op(op.type, inputs, outputs, attrs)
         for name, var in new.items():
             var.stop_gradient = self.block.vars[name].stop_gradient
-        return [var for variables in outputs.values() for var in variables]
+        return _for_readers(op.definition, outputs)
 
     def _fed(self, sample: Sample) -> dict[str, list[Variable]]:
         """The inputs of a sample as fed variables; one of floating type depends on an earlier value."""
@@ -376,8 +405,7 @@ class _Drawing:
         main = sample.definition.main_output
         if types is None or list(types.get(main, ())) != [var.tensor_type]:
             return var
-        made = self._append(sample, inputs, attrs)
-        return made[0]
+        return self._append(sample, inputs, attrs)[-1]
 
     def _known_pick(self) -> Variable:
         known = [var for var in self.pool if var.tensor_type is not None and var.tensor_type.is_static]
@@ -393,7 +421,8 @@ class _Drawing:
         outputs = {slot: [self._output() for _ in range(count)] for slot, count in sample.output_counts(inputs).items()}
         if types is not None and len(types.get("Out", ())) == len(outputs.get("Out", ())) == 1:
             self._overwrite(types["Out"][0], outputs)
-        return sample.append_to(self.block, inputs, outputs, attrs)
+        sample.append_to(self.block, inputs, outputs, attrs)
+        return _for_readers(sample.definition, outputs)
 
     def _output(self) -> Variable:
         return self.block.create_var(name=unique_name.generate("t"))
@@ -419,6 +448,8 @@ class _Drawing:
         if not parts:
             return
         loss = layers.sums(parts) if len(parts) > 1 else parts[0]
+        if self.choose.random() < (0.3 if self.hints.trains or "clip" in self.hints.types else 0.1):
+            self.choose.choice(floating or kept).error_clip = ErrorClipByValue(self.choose.choice((1e-3, 0.1)))
         try:
             pairs = train(self._training(), self.block.program, [loss], loss)
         except _UNSUITED:  # an operator without a gradient of its gradient
@@ -438,10 +469,12 @@ class _Drawing:
 
     def _training(self) -> Training:
         named = [each for each in OPTIMIZERS if each.lower() in self.hints.types]
+        # Two global norms, each of some of the parameters.
+        groups = (Clip("global", 1e-3), Clip("global", 0.1)) if self.choose.random() < 0.15 else ()
         return Training(
             optimizer=self.choose.choice(named if named and self.choose.random() < 0.7 else OPTIMIZERS),
-            grad_clip=self._clip(),
-            set_clips=tuple(self._clip() for _ in range(self.choose.randrange(3))),
+            grad_clip=None if groups else self._clip(),
+            set_clips=groups or tuple(self._clip() for _ in range(self.choose.randrange(3))),
             decay=self.choose.choice((None, None, "L1Decay", "L2Decay")),
             error_clip=None,
         )
@@ -453,12 +486,7 @@ class _Drawing:
 
     def _fetched(self) -> list[str]:
         """Names to fetch: the latest values and, now and then, one or all of the others."""
-        kept = _kept_for_gradients(self.block)
-        known = [
-            name
-            for name, var in self.block.vars.items()
-            if var.tensor_type is not None and var.kind is VarKind.LOD_TENSOR and name not in kept
-        ]
+        known = list(fetchable(self.block))
         chance = self.choose.random()
         if chance < 0.08:
             return known
@@ -468,15 +496,15 @@ class _Drawing:
         return list(dict.fromkeys(names))
 
 
-def _kept_for_gradients(block: Block) -> set[str]:
-    """Names of outputs that only gradient operators are meant to read, such as ``XShape``."""
-    return {
-        name
-        for op in block.ops
-        for slot in op.definition.outputs
-        if slot.intermediate
-        for name in op.outputs.get(slot.name, ())
-    }
+def _for_readers(definition: OpDef, outputs: Mapping[str, Sequence[Variable]]) -> list[Variable]:
+    """Results that others than gradients may read, the main one last, where the next operator looks first."""
+    slots = sorted(outputs.keys() - _hidden(definition), key=lambda slot: (slot == definition.main_output, slot))
+    return [var for slot in slots for var in outputs[slot]]
+
+
+def _hidden(definition: OpDef) -> set[str]:
+    """Slots of results that only gradients read; the first dimension of ``XShape`` is 0."""
+    return {slot.name for slot in definition.outputs if slot.intermediate}
 
 
 def _has_numbers(var: Variable) -> bool:

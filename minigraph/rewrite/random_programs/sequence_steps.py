@@ -59,6 +59,13 @@ def _softmax(k: Sources, x: Variable) -> Variable:
     return layers.elementwise_mul(x, layers.sequence_softmax(layers.reduce_mean(x, dim=1, keep_dim=True)), axis=0)
 
 
+def _plus_rows(k: Sources, x: Variable) -> Variable:
+    """The sum of rows in sequences and as many in none; the first operand decides that the sum has sequences."""
+    if x.tensor_type is None or not x.tensor_type.is_static:
+        return x
+    return layers.elementwise_add(x, k.fed(k.random.uniform(-1, 1, x.shape).astype(k.dtype)))
+
+
 def _through_padding(k: Sources, x: Variable) -> Variable:
     return layers.sequence_unpad(*layers.sequence_pad(x, layers.fill_constant([1], k.dtype, 0.5)))
 
@@ -69,6 +76,7 @@ _STEPS: dict[str, Callable[[Sources, Variable], Variable]] = {
     "gru": _gru,
     "lstm": _lstm,
     "padding": _through_padding,
+    "plus_rows": _plus_rows,
     "reverse": lambda k, x: layers.sequence_reverse(x),
     "row_conv": lambda k, x: layers.row_conv(x, 1, param_attr=k.attr(2, x.shape[1])),
     "softmax": _softmax,

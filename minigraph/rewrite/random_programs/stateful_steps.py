@@ -61,6 +61,17 @@ def branch_on_numbers(k: Sources, x: Variable, y: Variable, c: float) -> list[Va
     return [layers.assign(kept), *map(layers.assign, copies)]
 
 
+def state_in_a_branch(k: Sources, x: Variable, y: Variable, c: float) -> Variable:
+    """A branch, taken for some numbers and not for others, of which only what outlives the run shows the results."""
+    if not x.dtype.is_floating or x.shape is None or -1 in x.shape:
+        raise Unfit("no numbers of known shape")
+    kept = layers.create_global_var(list(x.shape), 0.5, x.dtype.value, persistable=True, name=k.name("State"))
+    total = layers.reshape(layers.reduce_sum(layers.cast(x, "float32")), [1])
+    with layers.Switch() as switch, switch.case(layers.less_than(total, layers.fill_constant([1], "float32", c))):
+        _written_twice(kept, like(x, y))
+    return layers.assign(x)
+
+
 def backward_recurrent(k: Sources, x: Variable, y: Variable, c: float) -> Variable:
     """A recurrent network that begins with the last step."""
     made = recurrent(k, x, y, c)
@@ -98,7 +109,7 @@ def whole_numbers(k: Sources, x: Variable, y: Variable, c: float) -> list[Variab
 STATEFUL: dict[str, FreeStep] = {
     "backward_recurrent": backward_recurrent, "branch_on_numbers": branch_on_numbers, "look_ups": look_ups,
     "loop_in_place": loop_in_place, "nested_sequences": nested_sequences, "state": state,
-    "whole_numbers": whole_numbers,
+    "state_in_a_branch": state_in_a_branch, "whole_numbers": whole_numbers,
 }  # fmt: skip
 """Functions of two values and a number that append a step, by name."""
 
@@ -108,7 +119,7 @@ MADE_BY = {
         "lookup_table", "lookup_table_v2", "lookup_table_grad", "lookup_table_v2_grad", "merge_selected_rows",
         "lazy_mode",
     },
-    "state": {"assign"},
+    "state": {"assign"}, "state_in_a_branch": {"conditional_block"},
     "nested_sequences": {"sequence_expand", "lod_reset"},
     "whole_numbers": {"elementwise_floordiv", "elementwise_mod", "elementwise_mul"},
 }  # fmt: skip
