@@ -18,6 +18,7 @@ if TYPE_CHECKING:  # imported when they are asked for, see the end
     from minigraph.passes.constant_folding import FoldConstants
     from minigraph.passes.dead_ops import RemoveDeadOps
     from minigraph.passes.find_cross_entropy import FindCrossEntropy
+    from minigraph.passes.find_global_norm import FindGlobalNorm
     from minigraph.passes.find_gradient_descent import FindGradientDescent
     from minigraph.passes.find_momentum import FindMomentum
     from minigraph.passes.find_normalizations import FindNormalizations
@@ -75,6 +76,7 @@ __all__ = [
     "CleanUp",
     "ClipGradients",
     "FindCrossEntropy",
+    "FindGlobalNorm",
     "FindGradientDescent",
     "FindMomentum",
     "FindNormalizations",

@@ -13,6 +13,7 @@ from minigraph.passes.common_subexpressions import ShareCommonSubexpressions
 from minigraph.passes.constant_folding import FoldConstants
 from minigraph.passes.dead_ops import RemoveDeadOps
 from minigraph.passes.find_cross_entropy import FindCrossEntropy
+from minigraph.passes.find_global_norm import FindGlobalNorm
 from minigraph.passes.find_gradient_descent import FindGradientDescent
 from minigraph.passes.find_momentum import FindMomentum
 from minigraph.passes.find_normalizations import FindNormalizations
@@ -62,9 +63,9 @@ IN_ORDER: tuple[Pass, ...] = (
     FindNormalizations(), FoldConstants(), ScaleByConstants(), MultiplyPowers(), BroadcastExpanded(), SliceRows(),
     JoinSlices(), SplitReshaped(), MatmulToMul(), TransposeWeights(), SplitProducts(), SplitOperands(), CleanUp(),
     ScaleIntoMatmul(), TurnTransposes(), TransposeIntoMatmul(), ShareCommonSubexpressions(), FuseSoftmaxCrossEntropy(),
-    SkipJoins(), MergeMatmuls(), MergeColumnSums(), MergeProducts(), TransposeOnce(), FindGradientDescent(),
-    FindMomentum(), MergeElementwise(), MergeUpdates(), ShrinkInUpdate(), FuseMeanLoss(), FreeAddends(),
-    RemoveDeadOps(), WriteWhereAssigned(), FuseElementwise(), SkipAssigns(),
+    SkipJoins(), MergeMatmuls(), MergeColumnSums(), MergeProducts(), TransposeOnce(), FindGlobalNorm(),
+    FindGradientDescent(), FindMomentum(), MergeElementwise(), MergeUpdates(), ShrinkInUpdate(), FuseMeanLoss(),
+    FreeAddends(), RemoveDeadOps(), WriteWhereAssigned(), FuseElementwise(), SkipAssigns(),
 )  # fmt: skip
 """Passes that executors may apply, in the order in which they run."""
 

@@ -5,7 +5,7 @@
 
 import minigraph as fluid
 
-from .by_hand import ACCUMULATION, CLIP_BY_VALUE, DESCENT, MOMENTUM
+from .by_hand import ACCUMULATION, CLIP_BY_VALUE, DESCENT, GLOBAL_NORM, MOMENTUM
 from .distances import DICE, DIVERGENCE, GATED, ROOT_MEAN_SQUARE, TRIPLET
 from .elements import DIFFERENCE, GELU, INVERSE_ROOT, SWISH
 from .formulas import BIAS, CUBIC, FACTOR_ONCE, LAYER_NORM, LOSS, RESHAPE, SOFTMAX
@@ -69,6 +69,7 @@ TASKS = {
     "momentum by hand": MOMENTUM,
     "accumulation": ACCUMULATION,
     "clip by value": CLIP_BY_VALUE,
+    "clip by global norm": GLOBAL_NORM,
     "squared error": SQUARED_ERROR,
     "gate": GATE,
     "temperature": TEMPERATURE,

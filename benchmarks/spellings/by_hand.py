@@ -140,3 +140,82 @@ CLIP_BY_VALUE = Task(
     apart=dict.fromkeys(("least of", "greatest of"), _BY_BOUNDS),
     optimizer=None,
 )
+
+# Clips by global norm
+
+
+def _by_norm(clip):
+    def updates(loss):
+        optimizer = fluid.optimizer.SGD(0.1)
+        pairs = optimizer.backward(loss)
+        found = clip([g for _, g in pairs])
+        optimizer.apply_gradients([(p, g) for (p, _), g in zip(pairs, found, strict=True)])
+
+    return _updated(updates)
+
+
+def _norm_of(square_sums):
+    return layers.sqrt(layers.sums(square_sums))
+
+
+def _square_sum(g):
+    return layers.reduce_sum(layers.square(g))
+
+
+def _limited(grads, norm):
+    factor = layers.elementwise_div(_number(0.5), layers.elementwise_max(norm, _number(0.5)))
+    return [layers.elementwise_mul(g, factor) for g in grads]
+
+
+def _by_least_factor(grads):
+    norm = _norm_of([layers.reduce_sum(g * g) for g in grads])
+    factor = layers.elementwise_min(0.5 / norm, _number(1.0))
+    return [g * factor for g in grads]
+
+
+def _by_joined(grads):
+    whole = layers.concat([layers.reshape(g, [-1]) for g in grads])
+    return _limited(grads, layers.pow(layers.reduce_sum(layers.square(whole)), 0.5))
+
+
+def _by_operators(grads):
+    total = sum([_square_sum(g) for g in grads[1:]], _square_sum(grads[0]))
+    return [g * (0.5 / layers.elementwise_max(layers.sqrt(total), _number(0.5))) for g in grads]
+
+
+def _with_addend(grads):
+    factor = layers.elementwise_min(0.5 / (_norm_of(list(map(_square_sum, grads))) + 1e-6), _number(1.0))
+    return [g * factor for g in grads]
+
+
+def _by_global_norm(loss):
+    fluid.optimizer.SGD(0.1, grad_clip=fluid.clip.GradientClipByGlobalNorm(0.5)).minimize(loss)
+
+
+GLOBAL_NORM = Task(
+    LOSS.feed,
+    {
+        "strategy": _updated(_by_global_norm),
+        "maximum": _by_norm(lambda grads: _limited(grads, _norm_of(list(map(_square_sum, grads))))),
+        "least factor": _by_norm(_by_least_factor),
+        "joined": _by_norm(_by_joined),
+        "operators": _by_norm(_by_operators),
+        "stacked": _by_norm(
+            lambda grads: _limited(grads, layers.sqrt(layers.reduce_sum(layers.stack(list(map(_square_sum, grads))))))
+        ),
+        "norms": _by_norm(
+            lambda grads: _limited(grads, _norm_of([layers.square(layers.sqrt(_square_sum(g))) for g in grads]))
+        ),
+        "addend": _by_norm(_with_addend),
+    },
+    apart={
+        "addend": Apart(
+            "divides by the norm and a number",
+            differs_by(
+                [*["fill_constant"] * 2, "scale", "elementwise_div", "elementwise_min", "merged_elementwise"],
+                ["merged_sgd"],
+            ),
+        )
+    },
+    optimizer=None,
+)

@@ -133,6 +133,17 @@ def bounded_slices(pick):
     return [layers.tanh(layers.slice(x, [0], [_count(i)], [_count(i + 2)])) for i in range(2)]
 
 
+def clips(pick):
+    """A clip of two tensors by their norm, which is written out."""
+    tensors, limit = [layers.tanh(_matrix(pick, 2, 3)) for _ in range(2)], layers.fill_constant([1], "float32", 0.5)
+    norm = layers.sqrt(layers.sums([layers.reduce_sum(layers.square(each)) for each in tensors]))
+    if pick.choose.random() < 0.5:
+        factor = limit / layers.elementwise_max(norm, limit)
+    else:
+        factor = layers.elementwise_min(limit / norm, layers.fill_constant([1], "float32", 1.0))
+    return [layers.elementwise_mul(each, factor) for each in tensors]
+
+
 def gates(pick):
     """The gates of a recurrent network, cut from one product."""
     return [layers.tanh(gate) for gate in layers.unstack(layers.reshape(_matrix(pick, 2, 12), [2, 4, 3]), 1)]
@@ -187,7 +198,8 @@ def two_parameters(pick):
 
 
 PLANTS = {
-    "FindCrossEntropy": entropy, "FindGradientDescent": updates, "FindMomentum": updates, "FuseMeanLoss": losses,
+    "FindCrossEntropy": entropy, "FindGlobalNorm": clips, "FindGradientDescent": updates, "FindMomentum": updates,
+    "FuseMeanLoss": losses,
     "FuseSoftmaxCrossEntropy": losses, "JoinSlices": slices, "MergeColumnSums": network, "MergeElementwise": updates,
     "MergeMatmuls": network, "MergeProducts": network, "MoveFactors": multiples, "NameElements": arrays,
     "NumberBounds": bounded_slices, "PickElements": picks,
