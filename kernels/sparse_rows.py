@@ -12,8 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from minigraph.kernels import reduce
+from minigraph.kernels import reduce, tensor
 from minigraph.kernels.buffers import Scratch
+from minigraph.kernels.cuda.launching import is_recording
 from minigraph.kernels.indexing import added_rows, taken
 
 _ROUNDS = 8
@@ -88,6 +89,27 @@ def merged(xp, x: SparseRows, scratch: Scratch | None = None) -> SparseRows:
     return SparseRows(rows, total, x.height, is_merged=True)
 
 
+def merged_or_repeated(xp, x: SparseRows, scratch: Scratch | None = None) -> SparseRows:
+    """`merged`; while a CUDA graph is recorded as many rows as `x` has, those left over like the first.
+
+    A recording has fixed shapes, and how many numbers are different depends on values. This is for updates of the rows
+    alone, which write the same to a row each time that it occurs.
+    """
+    if x.is_merged or not is_recording():
+        return merged(xp, x, scratch)
+    order, count = xp.argsort(x.rows, kind="stable"), len(x.rows)
+    ordered = x.rows[order]
+    is_new = xp.ones(count, bool)
+    is_new[1:] = ordered[1:] != ordered[:-1]
+    place_in_order = xp.cumsum(is_new) - 1
+    place, numbers = xp.empty(count, np.int64), xp.empty(count, np.int64)
+    place[order] = place_in_order
+    numbers[place_in_order] = ordered
+    total, at = added_rows(xp, x.value, place, x.value), xp.arange(count)
+    at = xp.where(at <= place_in_order[-1:], at, 0)
+    return SparseRows(numbers[at], total[at], x.height, is_merged=True)
+
+
 def _add_others(total, value, order, first) -> Any:
     """Add to each row of `total` the later rows of its number: ``value[order[first[i] + 1]]`` and so on."""
     dtype = total.dtype
@@ -126,8 +148,8 @@ def no_rows(xp, like: Any) -> SparseRows:
 def joined(xp, parts: Sequence[SparseRows]) -> SparseRows:
     """The sum of `parts`: all their rows, one part after the other."""
     return SparseRows(
-        xp.concatenate([each.rows for each in parts]),
-        xp.concatenate([each.value for each in parts]),
+        tensor.joined(xp, [each.rows for each in parts], 0),
+        tensor.joined(xp, [each.value for each in parts], 0),
         parts[0].height,
     )
 

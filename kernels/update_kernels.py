@@ -18,7 +18,7 @@ import numpy as np
 from minigraph.kernels.buffers import Scratch, deliver
 from minigraph.kernels.indexing import taken
 from minigraph.kernels.registry import kernel
-from minigraph.kernels.sparse_rows import merged
+from minigraph.kernels.sparse_rows import merged, merged_or_repeated
 from minigraph.kernels.tensor import copied
 from minigraph.kernels.update_rules import RULES, SINGLE, TENSORS, UpdateRule, names_in, target_of
 
@@ -115,7 +115,8 @@ def rows_of(xp, x, rows, scratch) -> Any:
 
 
 _CALLED = (
-    Scratch, buffers_for, copied, deliver, is_skipped, kept, merged, number_in_type, one_or_all, owned, rows_of,
+    Scratch, buffers_for, copied, deliver, is_skipped, kept, merged, merged_or_repeated, number_in_type, one_or_all,
+    owned, rows_of,
 )  # fmt: skip
 _NAMESPACE: dict[str, Any] = {each.__name__: each for each in _CALLED}
 """Functions that the text of a kernel calls."""
@@ -191,7 +192,8 @@ class _Writer:
 
     def _write_rows(self) -> None:
         self._line("scratch = Scratch(xp)")
-        self._line("grad = merged(xp, grad, scratch)")
+        merge = merged_or_repeated if self._mode == LAZY else merged
+        self._line(f"grad = {merge.__name__}(xp, grad, scratch)")
         self._line("rows, grad = grad.rows, grad.value")
         if self._mode == LAZY:
             for name in self._rule.arrays:

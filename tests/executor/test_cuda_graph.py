@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from asserting import assert_close
 from host_cuda import Stream, launches, ndarray, needs_compiler, on_device
-from kernel_calls import calls
+from kernel_calls import OTHER, calls
 from networks import CLIPS, OPTIMIZERS, Network
 from sampled import DETERMINISTIC
 
@@ -22,6 +22,7 @@ from minigraph.executor.cuda.feed_staging import Staging
 from minigraph.executor.cuda.graph_capture import what_prevents
 from minigraph.kernels import find_kernel
 from minigraph.kernels.cuda.launching import Capturing
+from minigraph.kernels.sparse_rows import SparseRows, merged, merged_or_repeated
 from minigraph.runtime.place import CUDAPlace
 
 OBSTACLE = cuda_graph.obstacle
@@ -360,6 +361,77 @@ def test_a_classifier_is_recorded_and_trains_as_one_that_is_not(name, recording)
     assert results[0] == results[1]
 
 
+def sparse_classifier(optimizer, lookups=1, padding=None, grad_clip=None):
+    """`classifier` whose table gets gradients of selected rows, looked up several times."""
+    main, startup = fluid.Program(), fluid.Program()
+    main.random_seed = startup.random_seed = 3
+    with fluid.program_guard(main, startup), fluid.unique_name.guard():
+        ids, label = fluid.data("ids", [None, 2], "int64"), fluid.data("label", [None, 1], "int64")
+        found = [
+            fluid.embedding(ids, [7, 4], is_sparse=True, padding_idx=padding, param_attr="table")
+            for _ in range(lookups)
+        ]
+        loss = layers.mean(layers.softmax_with_cross_entropy(layers.fc(layers.reshape(found[-1], [-1, 8]), 5), label))
+        for rows in found[:-1]:
+            loss = loss + layers.mean(layers.square(rows))
+        optimizer(grad_clip).minimize(loss)
+    return main, startup, loss
+
+
+SPARSE = {
+    "sgd": lambda clip: fluid.optimizer.SGD(0.1, grad_clip=clip),
+    "adagrad": lambda clip: fluid.optimizer.Adagrad(0.1, grad_clip=clip),
+    "lazy adam": lambda clip: fluid.optimizer.Adam(0.1, lazy_mode=True, grad_clip=clip),
+}
+
+
+def trained(each, main, startup, loss):
+    scope = fluid.Scope()
+    fluid.Executor().run(startup, scope=scope)
+    return [each.run(main, batch(seed), [loss], scope=scope)[0].tobytes() for seed in range(5)], snapshot(scope)
+
+
+@needs_compiler
+@pytest.mark.parametrize("padding", [None, 6])
+@pytest.mark.parametrize("lookups", [1, 2, 12])
+@pytest.mark.parametrize("name", SPARSE)
+def test_updates_of_selected_rows_are_recorded_and_give_the_same_bits(name, lookups, padding, recording):
+    programs = sparse_classifier(SPARSE[name], lookups, padding)
+    recorded = trained(executor(), *programs)
+    assert recording.events.count("launch") == 4
+    assert recorded == trained(unrecorded(), *programs)
+
+
+@needs_compiler
+@pytest.mark.parametrize(
+    ("optimizer", "options"),
+    [
+        (SPARSE["sgd"], {"grad_clip": fluid.clip.GradientClipByGlobalNorm(0.1)}),  # norms need each row once
+        (lambda clip: fluid.optimizer.Momentum(0.1, 0.9), {}),  # changes the other rows, too
+        (lambda clip: fluid.optimizer.Adam(0.1), {}),
+    ],
+)
+def test_rows_that_must_be_different_are_not_recorded(optimizer, options, recording):
+    programs = sparse_classifier(optimizer, **options)
+    recorded = trained(executor(), *programs)
+    assert "begin" not in recording.events
+    assert recorded == trained(unrecorded(), *programs)
+
+
+@pytest.mark.parametrize("numbers", [[], [3], [3, 3, 3], [5, 0, 5, 2, 0, 5]])
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+def test_rows_are_merged_to_a_fixed_number(numbers, dtype):
+    value = np.random.default_rng(0).standard_normal((len(numbers), 2)).astype(dtype)
+    given = SparseRows(np.array(numbers, np.int64), value, 6)
+    expected = merged(np, given)
+    with Capturing(Stream([], "beside")):
+        found = merged_or_repeated(OTHER, given)
+    assert len(found.rows) == len(numbers)
+    assert found.rows.tolist() == [*expected.rows, *[min(numbers, default=0)] * (len(numbers) - len(expected.rows))]
+    for number, row in zip(found.rows, found.value, strict=True):
+        assert row.tobytes() == expected.value[expected.rows == number].tobytes()
+
+
 @needs_compiler
 @pytest.mark.parametrize("wrong", [{"label": 5}, {"label": -1}, {"ids": 7}, {"ids": -1}])
 def test_a_wrong_label_is_the_error_of_a_plain_run_and_changes_nothing(wrong, recording):
@@ -399,6 +471,21 @@ def test_rooms_of_shapes_long_unused_are_let_go(host_cuda):
     for size in range(1, 100):
         staging.done(staging.send({"x": np.zeros(size)})[1])
     assert len(staging._free) == 64
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("padding", [None, 6])
+@pytest.mark.parametrize("lookups", [1, 12])
+@pytest.mark.parametrize("name", SPARSE)
+def test_a_recording_updates_selected_rows_as_the_plan_on_a_gpu(name, lookups, padding, cuda_place):
+    programs = sparse_classifier(SPARSE[name], lookups, padding)
+    recorded = fluid.Executor(cuda_place)
+    losses, state = trained(recorded, *programs)
+    assert [runs.obstacle for runs in recorded._graphs.values()] == [None]
+    plain_losses, plain_state = trained(fluid.Executor(cuda_place, cuda_graph=False), *programs)
+    pairs = [*zip(losses, plain_losses, strict=True), *((state[key], plain_state[key]) for key in state)]
+    for one, other in pairs:
+        np.testing.assert_allclose(*(np.frombuffer(each, "float32") for each in (one, other)), rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.gpu

@@ -54,6 +54,9 @@ _LOOKED_AT = frozenset({
 })  # fmt: skip
 """Inputs that replace attributes, or that decide whether a kernel works: if one is given, the processor reads it."""
 
+_UPDATES_OF_ROWS = frozenset({"sgd", "adagrad", "adam", "adamw"})
+"""Updates of the rows alone to which the gradient flows, unless their attribute `lazy_mode` is false."""
+
 _RESIZED = frozenset({
     "bilinear_interp", "bilinear_interp_grad", "nearest_interp", "nearest_interp_grad", "trilinear_interp",
     "trilinear_interp_grad",
@@ -94,6 +97,21 @@ def what_prevents(op: Operator) -> str | None:
     return None
 
 
+def _has_fixed_rows(step: Step) -> bool:
+    """Whether there are selected rows, as many as ids, of which it is open only how many numbers are different."""
+    op, values = step.op, (*step.reads, *step.writes)
+    rows = [value for value in values if value.tensor_type.is_rows]
+    if not step.kernel.for_rows or any(value.origin != "step" for value in rows):
+        return False
+    if any(not value.has_known_size for value in values if value not in rows):
+        return False
+    if op.type == "sum":
+        return len(rows) == len(values)
+    if op.type in ("lookup_table_grad", "lookup_table_v2_grad"):  # leave out padding that is no row of the table
+        return 0 <= op.attr("padding_idx") < step.writes[0].tensor_type.shape[0] or op.attr("padding_idx") == -1
+    return op.type in _UPDATES_OF_ROWS and ("lazy_mode" not in op.definition.attrs or bool(op.attr("lazy_mode")))
+
+
 def _what_prevents_step(step: Step) -> str | None:
     if step.call is not None:
         return "how often its block runs depends on values"
@@ -102,7 +120,7 @@ def _what_prevents_step(step: Step) -> str | None:
     forward = step.op.definition.forward
     if step.op.definition.has_effect or (forward is not None and definition_of(forward).has_effect):
         return "it has an effect outside the program"
-    if not step.has_known_sizes:
+    if not (step.has_known_sizes or _has_fixed_rows(step)):
         return "a shape depends on values"
     numbers = numbers_of(step.op)
     if numbers is not None and fed_name(step, numbers.slot) is None:
