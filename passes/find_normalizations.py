@@ -8,7 +8,7 @@ from math import prod
 from typing import Any, ClassVar
 
 from minigraph.passes.rules import Match, Rule, Rules, attr, gradient_of, op, rule, with_gradients
-from minigraph.passes.scale_by_constants import POWERS_OF_NUMBERS
+from minigraph.passes.scale_by_constants import POWERS_OF_NUMBERS, QUOTIENTS_OF_NUMBERS
 from minigraph.types import DType
 
 
@@ -141,6 +141,7 @@ _DIVIDED_BY_ROOT: tuple[Callable[[Any, Any], Any], ...] = (
     lambda x, v: op("elementwise_div", X=x, Y=op("pow", X=v, factor=0.5), axis=attr()),
     lambda x, v: op("elementwise_mul", X=x, Y=op("rsqrt", X=v), axis=attr()),
     lambda x, v: op("elementwise_mul", X=x, Y=op("pow", X=v, factor=-0.5), axis=attr()),
+    lambda x, v: op("elementwise_mul", X=x, Y=op("reciprocal", X=op("sqrt", X=v)), axis=attr()),
 )
 """Spellings of a division by a root."""
 
@@ -150,16 +151,17 @@ def _mean(x: Any) -> Any:
 
 
 def _normalizations(
-    square: Callable[[Any], Any], divided_by_root: Callable[[Any, Any], Any], is_of_moments: bool
-) -> Iterator[Rule]:
+    square: Callable[[Any], Any], divided_by_root: Callable[[Any, Any], Any],
+    square_of_mean: Callable[[Any], Any] | None = None,
+) -> Iterator[Rule]:  # fmt: skip
     """Yield the rules for one spelling; the variance may be that of moments, mean(x ** 2) - mean(x) ** 2."""
 
     @rule
     def by_hand(x: Any, epsilon: Any = attr("bias")) -> Any:
         mean = _mean(x)
         apart = op("elementwise_sub", X=x, Y=mean, axis=attr())
-        if is_of_moments:
-            variance = op("elementwise_sub", X=_mean(square(x)), Y=square(mean), axis=attr())
+        if square_of_mean is not None:
+            variance = op("elementwise_sub", X=_mean(square(x)), Y=square_of_mean(mean), axis=attr())
         else:
             variance = _mean(square(apart))
         return divided_by_root(apart, op("scale", X=variance, bias=epsilon))
@@ -221,6 +223,25 @@ def _(m: Match) -> Iterator[tuple[bool, str]]:
 @_stretched.to
 def _(x: Any, g: Any, b: Any, begin_norm_axis: int, epsilon: float) -> Any:
     return _normalized(x, Scale=g, Bias=b, begin_norm_axis=begin_norm_axis, epsilon=epsilon)
+
+
+@rule
+def _factor_first(x: Any, r: Any, g: Any) -> Any:
+    """A factor that meets the inverse deviation, which meets x."""
+    return op("elementwise_mul", X=x, Y=op("elementwise_mul", X=r, Y=g, axis=attr()), axis=attr())
+
+
+@_factor_first.where
+def _(m: Match) -> Iterator[tuple[bool, str]]:
+    yield _is_of_floats(m), "x must be rows of float32 or float64, of known shape"
+    yield m.r.shape == (*m.x.shape[:-1], 1) and m.g.shape == m.x.shape[-1:], "r must be a column, g a row"
+    yield m.values.producer(m.value("x"), "elementwise_sub") is not None, "x must be a difference"
+    yield m.values.producer(m.value("r"), "rsqrt", "pow", "reciprocal") is not None, "r must be an inverse root"
+
+
+@_factor_first.to
+def _(x: Any, r: Any, g: Any) -> Any:
+    return op("elementwise_mul", X=op("elementwise_mul", X=x, Y=r), Y=g)
 
 
 # Factors and addends of channels
@@ -320,10 +341,10 @@ class FindNormalizations(Rules):
 
     A softmax is ``exp(x) / sum(exp(x))``, with or without the maximum of each row subtracted from it first. A
     normalization is ``(x - mean(x)) / sqrt(variance + epsilon) * g + b``, where the variance is
-    ``mean((x - mean(x)) ** 2)`` or ``mean(x ** 2) - mean(x) ** 2``. It is a ``layer_norm`` if means are over the last
-    dimensions, and a ``batch_norm`` if they are over all but the channels, the second dimension. Where g and b are
-    those of channels, that of each channel of a sample is an ``instance_norm``, that of rows which are groups of
-    channels a ``group_norm``.
+    ``mean((x - mean(x)) ** 2)`` or ``mean(x ** 2) - mean(x) ** 2``; g of rows may meet the inverse root first. It is a
+    ``layer_norm`` if means are over the last dimensions, and a ``batch_norm`` if they are over all but the channels,
+    the second dimension. Where g and b are those of channels, that of each channel of a sample is an
+    ``instance_norm``, that of rows which are groups of channels a ``group_norm``.
 
     Law: results and gradients change by rounding only, as long as they are finite; the gradient through a subtracted
     maximum is 0. Where exponentials overflow, or all of a row underflow, the results of ``softmax`` are right, and so
@@ -344,11 +365,14 @@ class FindNormalizations(Rules):
 
     rules = (
         *POWERS_OF_NUMBERS,
+        *QUOTIENTS_OF_NUMBERS,
+        *with_gradients(_factor_first, "x", "r", "g", with_results=True),
         *(each for made in (_shifted, _shifted_by, _plain) for each in with_gradients(made, "x", with_results=True)),
         *(
             each
-            for spelling in product(_SQUARES, _DIVIDED_BY_ROOT, (False, True))
-            for each in _normalizations(*spelling)
+            for square, divided in product(_SQUARES, _DIVIDED_BY_ROOT)
+            for of_mean in (None, square, *(other for other in _SQUARES[:2] if other is not square))
+            for each in _normalizations(square, divided, of_mean)
         ),
         *_STRETCHED,
         *(gradient_of(each, "x", "g", "b", with_results=True) for each in _STRETCHED),

@@ -166,6 +166,10 @@ POWERS_OF_NUMBERS = tuple(with_gradients(_rule("pow"), "x"))
 """Rules that make ``pow`` of a power by a number."""
 
 
+QUOTIENTS_OF_NUMBERS = (_rule_of_first("div"), _divisor_grad)
+"""Rules that make ``reciprocal`` of a number divided by a value of its shape."""
+
+
 class ScaleByConstants(Rules):
     """Turn sums, differences, products and quotients with a number made by ``fill_constant`` into a ``scale``.
 
@@ -186,7 +190,6 @@ class ScaleByConstants(Rules):
         *(each for type in ("add", "sub", "mul") for each in with_gradients(_rule_of_first(type), "x")),
         _rule("div"),
         _quotient_grad,
-        _rule_of_first("div"),
-        _divisor_grad,
+        *QUOTIENTS_OF_NUMBERS,
         _twice,
     )

@@ -148,6 +148,12 @@ def _normalized_by_two_means(z):
     return (z - mean()) / layers.sqrt(variance + 1e-5) * parameter("g", HIDDEN) + parameter("b", HIDDEN)
 
 
+def _normalized_factor_first(z):
+    apart = z - layers.reduce_mean(z, dim=-1, keep_dim=True)
+    variance = layers.reduce_mean(apart * apart, dim=-1, keep_dim=True)
+    return apart * (layers.rsqrt(variance + 1e-5) * parameter("g", HIDDEN)) + parameter("b", HIDDEN)
+
+
 def _normalized_by_moments(z):
     mean = layers.reduce_mean(z, dim=-1, keep_dim=True)
     variance = layers.reduce_mean(z * z, dim=-1, keep_dim=True) - mean * mean
@@ -164,6 +170,8 @@ LAYER_NORM = Task(
         "difference and mean twice": hidden(_normalized_by_two_means),
         "product and pow": _normalized_rows(lambda x: x * x, lambda x, v: x * layers.pow(v, -0.5)),
         "powers": _normalized_rows(lambda x: x**2, lambda x, v: x / v**0.5),
+        "quotient of one": _normalized_rows(layers.square, lambda x, v: x * (1.0 / layers.sqrt(v))),
+        "factor first": hidden(_normalized_factor_first),
         "moments": hidden(_normalized_by_moments),
     },
 )

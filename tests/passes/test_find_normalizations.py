@@ -41,11 +41,12 @@ ROOTS = {
     "rsqrt": lambda x, v: x * layers.rsqrt(v),
     "pow": lambda x, v: x * layers.pow(v, -0.5),
     "quotient of pow": lambda x, v: x / layers.pow(v, 0.5),
+    "reciprocal": lambda x, v: x * layers.reciprocal(layers.sqrt(v)),
 }
 
 
-def of_moments(x, mean, square, dims):
-    return layers.reduce_mean(square(x), dim=dims, keep_dim=True) - square(mean)
+def of_moments(x, mean, square, dims, square_of_mean=None):
+    return layers.reduce_mean(square(x), dim=dims, keep_dim=True) - (square_of_mean or square)(mean)
 
 
 def normalized(x, g, b, square="square", root="sqrt", epsilon=1e-5):
@@ -74,6 +75,30 @@ def test_the_variance_may_be_that_of_moments(dims, kind, square, dtype):
     left = compare((x - mean) / layers.sqrt(of_moments(x, mean, SQUARES[square], dims) + 1e-5), [x], dtype)
     assert {kind, f"{kind}_grad"} <= left
     assert left.isdisjoint({"reduce_mean", "elementwise_div", "elementwise_div_grad", "reduce_mean_grad"})
+
+
+@pytest.mark.usefixtures("new_program")
+@pytest.mark.parametrize(("square", "of_mean"), [("square", "product"), ("product", "square"), ("pow", "product")])
+def test_both_squares_of_moments_may_be_spelled_differently(square, of_mean):
+    x = data("x", 8, 6, dtype="float64")
+    mean = layers.reduce_mean(x, dim=-1, keep_dim=True)
+    variance = of_moments(x, mean, SQUARES[square], -1, SQUARES[of_mean])
+    assert {"layer_norm", "layer_norm_grad"} <= compare((x - mean) * layers.rsqrt(variance + 1e-5), [x], "float64")
+
+
+@pytest.mark.usefixtures("new_program")
+@pytest.mark.parametrize("first", ["factor", "quotient of one"])
+def test_the_inverse_deviation_may_be_a_quotient_or_meet_the_factor_first(first):
+    x, g, b = (data(*each, dtype="float32") for each in (("x", 4, 6), ("g", 6), ("b", 6)))
+    apart = x - layers.reduce_mean(x, dim=-1, keep_dim=True)
+    variance = layers.reduce_mean(layers.square(apart), dim=-1, keep_dim=True) + 1e-5
+    if first == "factor":
+        out = apart * (layers.rsqrt(variance) * g) + b
+    else:
+        out = apart * (1.0 / layers.sqrt(variance)) * g + b
+    left = compare(out, [x, g, b], "float32")
+    assert {"layer_norm", "layer_norm_grad"} <= left
+    assert left.isdisjoint({"reduce_mean", "elementwise_mul", "reduce_mean_grad", "elementwise_mul_grad"})
 
 
 @pytest.mark.usefixtures("new_program")
