@@ -27,6 +27,7 @@ class Spread(enum.Enum):
     SQUARES = "a sum over one rank's part of the elements"
     MAXIMUM = "a maximum over one rank's part of the elements"
     NORMS = "norms of one rank's part of the elements"
+    STACK = "the parts of a sum of all ranks, one after the other"
 
 
 R, LOCAL, PARTIAL, SHARD = Spread.REPLICATED, Spread.LOCAL, Spread.PARTIAL, Spread.SHARD
@@ -38,6 +39,11 @@ _LINEAR = frozenset({
     "merge_selected_rows", "get_tensor_from_selected_rows", "reduce_sum", "reduce_mean", "mean",
 })  # fmt: skip
 """Operators of whose results the sum over ranks is the result of the sums."""
+_RESHAPES = frozenset({
+    "assign", "cast", "scale", "reshape", "reshape2", "flatten", "flatten2", "squeeze", "squeeze2", "unsqueeze",
+    "unsqueeze2", "c_sync_calc_stream", "c_sync_comm_stream",
+})  # fmt: skip
+"""Operators that keep the elements of a value in their order."""
 _PRODUCTS = frozenset({"elementwise_mul", "elementwise_div", "mul", "matmul"})
 """Operators that are linear in X where Y is replicated."""
 _ADDITIONS = frozenset({"sum", "elementwise_add", "elementwise_sub"})
@@ -98,8 +104,9 @@ class SpreadWalk:
 
     def run(self) -> None:
         self._visit_all(self.block)
-        for name in self.kept if not self.keeps_local else ():
-            raise self._keeps(name)
+        for name in self.kept:
+            if not self.keeps_local or self._learns(name):
+                raise self._keeps(name)
         for name, op in self.updated.items():
             raise wrong(
                 op, f"updates each rank's part of {name}, which is never gathered", "ranks go on with the old one",
@@ -111,6 +118,11 @@ class SpreadWalk:
                     op, f"leaves {param} with the value of one rank", "parameters of ranks then drift apart",
                     f"Average {param} over the ranks after the updates, as LocalSGD does.",
                 )  # fmt: skip
+
+    def _learns(self, name: str) -> bool:
+        """Whether a variable is a parameter with a gradient, which ranks must have alike."""
+        var = self.block.find_var(name)
+        return isinstance(var, Parameter) and var.trainable and self.block.has_var(name + GRAD_SUFFIX)
 
     def _visit_all(self, block: Block) -> None:
         for op in block.ops:
@@ -226,6 +238,8 @@ class SpreadWalk:
                 "the threshold depends on how many ranks there are",
                 "Multiply the threshold by 1 / ranks, or clip the gradients of parameters, after their sum.",
             )  # fmt: skip
+        if Spread.STACK in kinds:
+            return self._of_stack(op, kinds)
         if PARTIAL in kinds or self._adds_to_a_part(op):
             return self._of_partial(op, given, kinds)
         if not kinds.isdisjoint(_OF_PARTS):
@@ -305,13 +319,38 @@ class SpreadWalk:
                 op, f"gives every rank the root's part of {op.input('X')[0]}", "the parts of the others are lost",
                 "Use c_allreduce_sum.",
             )  # fmt: skip
-        if op.type in ("c_broadcast", "c_allgather", "c_gather_parts"):
+        if op.type == "c_allgather":
+            return self._gathered(op)
+        if op.type in ("c_broadcast", "c_gather_parts"):
             return R
         for name in op.inputs.get("X", ()):
             self._check_reduced(op, name, self.of(name))
             self.reduced[name] = op
             self.summed.add(name)
         return SHARD if op.type.startswith("c_reduce") else R
+
+    def _gathered(self, op: Operator) -> Spread:
+        """The spread of what is gathered; raise if that is a gradient that was summed before."""
+        (name,) = op.input("X")
+        if name in self.reduced and self.of(name) is R:
+            raise wrong(
+                op, f"gathers {name}, which {self.reduced[name].type} has summed already",
+                "the sum over what is gathered is multiplied by the number of ranks",
+                "Leave one of the two out.", [f"before: {self.reduced[name]}"],
+            )  # fmt: skip
+        return Spread.STACK if self._is_partial(name) else R
+
+    def _of_stack(self, op: Operator, kinds: set[Spread]) -> Spread:
+        if op.type in ("reduce_sum", "reduce_mean") and kinds == {Spread.STACK}:
+            return R
+        if op.type in _RESHAPES and kinds == {Spread.STACK} and not _adds(op):
+            return Spread.STACK
+        raise wrong(
+            op, f"takes {_which(op, self, Spread.STACK)}, the parts of a sum of all ranks, for the sum",
+            "it gets one rank's part, or all of them apart",
+            "Add them first: reshape2 to [number of ranks, ...], then reduce_sum over dimension 0; or use "
+            "c_allreduce_sum in place of c_allgather.",
+        )  # fmt: skip
 
     def _source(self, name: str) -> Spread | None:
         """The spread of the value that a gradient belongs to, or None if `name` is no gradient."""
@@ -440,12 +479,14 @@ class SpreadWalk:
 
     def _keeps(self, name: str) -> VerifyError:
         """The error that state is left with what is of one rank."""
-        is_batch_norm = self.kept[name].type == "batch_norm"
-        average = "Say DataParallel(..., sync_batch_norm=True)" if is_batch_norm else "Average it over the ranks"
-        return wrong(
-            self.kept[name], f"keeps {name}, which is {self.of(name).value}", "values of ranks then differ",
-            f"{average}, or say verify(program, statistics='local') if each rank's own are meant.",
-        )  # fmt: skip
+        if self._learns(name):
+            hint = f"Sum {name}{GRAD_SUFFIX} over the ranks before it changes {name}: c_allreduce_sum, scale by 1 / N."
+        elif self.kept[name].type == "batch_norm":
+            hint = f"Say DataParallel(..., sync_batch_norm=True), or {_LOCAL}"
+        else:
+            hint = f"Average it over the ranks, or {_LOCAL}"
+        what = f"keeps {name}, which is {self.of(name).value}"
+        return wrong(self.kept[name], what, "values of ranks then differ", hint)
 
     def _note_kept(self, op: Operator, var: Variable | None, found: Spread) -> None:
         if var is None or not var.persistable or self.is_local_sgd:
@@ -465,6 +506,7 @@ def _changes_ranks(block: Block) -> bool:
     return any(is_update(op.definition) or op.type.startswith(("c_", "sync_")) for op in every_op(block))
 
 
+_LOCAL = "say verify(program, statistics='local') if each rank's own are meant."
 _OF_PARTS = dict.fromkeys((SHARD, Spread.SQUARES, Spread.MAXIMUM, Spread.NORMS))
 """Kinds of values that a rank computes from its own part of the elements."""
 

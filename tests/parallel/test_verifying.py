@@ -10,7 +10,7 @@ from minigraph.errors import VerifyError
 from minigraph.ir import Role
 from minigraph.layers.branches import ConditionalBlock
 from minigraph.parallel import DataParallel
-from minigraph.passes import GradAllReduce, ShardOptimizerState
+from minigraph.passes import GradAllReduce, ShardOptimizerState, SyncBatchNorm
 
 RIGHT = {}
 WRONG = {}
@@ -149,6 +149,78 @@ def summed_twice():
     main = exchanged(training())
     insert(main, "c_allreduce_sum", {"X": "w@GRAD"}, {"Out": "w@GRAD"}, "sgd")
     return main
+
+
+def gathered(then, after_sum=False):
+    """The gradient of w, of which `then` makes one of what all ranks give."""
+    main = exchanged(training())
+    exchange = exchange_of(main, "w@GRAD")
+    insert(main, "c_allgather", {"X": "w@GRAD"}, {"Out": "all"}, "sgd" if after_sum else exchange, nranks=2)
+    insert(main, "c_sync_comm_stream", {"X": "all"}, {"Out": "all"}, "sgd")
+    if not after_sum:
+        main.global_block().remove(exchange)
+    then(main)
+    next(op for op in main.global_block().ops.of_type("sgd") if op.input("Param") == ["w"]).set_input("Grad", ["made"])
+    return main
+
+
+def added(main):
+    insert(main, "reshape2", {"X": "all"}, {"Out": "rows", "XShape": "shape"}, "sgd", shape=[2, 4, 4])
+    insert(main, "reduce_sum", {"X": "rows"}, {"Out": "made"}, "sgd", dim=[0])
+
+
+@case(RIGHT)
+def gradients_gathered_and_added():
+    return gathered(added)
+
+
+@case(WRONG, "c_allgather gathers w@GRAD, which c_allreduce_sum has summed already", "Leave one of the two out")
+def a_sum_gathered_and_added():
+    return gathered(added, after_sum=True)
+
+
+@case(WRONG, "slice takes all, the parts of a sum of all ranks, for the sum", "reduce_sum over dimension 0")
+def gathered_gradients_never_added():
+    return gathered(lambda main: insert(main, "slice", {"Input": "all"}, {"Out": "made"}, "sgd", axes=[0], starts=[0],
+                                        ends=[4]))  # fmt: skip
+
+
+@case(WRONG, "assign keeps w, which is of the samples of one rank", "Sum w@GRAD over the ranks before it changes w")
+def an_update_by_hand():
+    main = fluid.Program()
+    with fluid.program_guard(main, fluid.Program()), fluid.unique_name.guard():
+        loss = layers.mean(layers.fc(fluid.data("x", [None, 4]), 1, param_attr="w", bias_attr=False))
+        weight = main.global_block().var("w")
+        layers.assign(weight - fluid.gradients(loss, weight)[0] * 0.1, weight)
+    return main
+
+
+@case(WRONG, "by scale_0.tmp_0, which is of the samples of one rank", "Average scale_0.tmp_0: c_allreduce_sum")
+def a_rate_by_the_loss_of_a_declared_batch():
+    main = fluid.Program()
+    with fluid.program_guard(main, fluid.Program()), fluid.unique_name.guard():
+        loss = layers.mean(layers.fc(fluid.data("x", [8, 4]), 1, param_attr="w", bias_attr=False))
+        rate = layers.scale(loss, 0.1)
+        rate.stop_gradient = True
+        fluid.optimizer.SGD(rate).minimize(loss)
+    return exchanged(main)
+
+
+@case(RIGHT)
+def a_rate_that_is_fed_beside_a_declared_batch():
+    main = fluid.Program()
+    with fluid.program_guard(main, fluid.Program()), fluid.unique_name.guard():
+        loss = layers.mean(layers.fc(fluid.data("x", [8, 4]), 1))
+        fluid.optimizer.SGD(fluid.data("rate", [1]) * 0.5).minimize(loss)
+    return exchanged(main)
+
+
+@case(WRONG, "conditional_block updates or exchanges if", "of the samples of one rank, says so", "Decide on all ranks")
+def statistics_of_all_ranks_if_one_says_so():
+    def hidden(x):
+        return layers.cond(layers.reduce_sum(x) > 0.0, lambda: layers.batch_norm(x), lambda: x * 1.0)
+
+    return exchanged(SyncBatchNorm()(training(hidden=hidden)))
 
 
 @case(WRONG, "c_allreduce_sum sums learning_rate_0 over the ranks, where it is the same")
