@@ -24,7 +24,7 @@ from minigraph.executor.fetches import (
     unshared_results,
     with_lengths,
 )
-from minigraph.executor.first_run import compare_parameters
+from minigraph.executor.first_run import compare_starts
 from minigraph.executor.runner import Runner, check_program
 from minigraph.ir import Program
 from minigraph.ir.type_inference import blame, explain
@@ -296,7 +296,7 @@ class Executor(Runner):
         scope changes, to change other things with it; it may be called twice.
         """
         if (ranks := current()).size > 1 and not ranks.shares_state:
-            compare_parameters(program, scope, ranks)
+            compare_starts(program, scope, ranks)
         if self.jit and self.place.kind == "cpu":
             feeds = without_gaps(feeds)
         state = plan.binding.arrays(scope)
