@@ -19,6 +19,7 @@ from typing import Any
 
 from minigraph.errors import MissingExtraError, MissingFileError
 from minigraph.parallel.machine import SHARED
+from minigraph.parallel.notes import doing, exchanges, process_of
 from minigraph.parallel.rank import FOLDER, TIMEOUT
 
 
@@ -47,7 +48,7 @@ def launch(
         process = subprocess.Popen(
             command,
             env=_environment(ranks, folder, timeout, threads),
-            text=True,
+            encoding="utf-8",
             errors="backslashreplace",
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -56,7 +57,7 @@ def launch(
             try:
                 died = list(readers.map(_show, [process.stdout, process.stderr], [sys.stdout, sys.stderr]))
             except BaseException:  # such as Ctrl-C; the readers end when no rank is left
-                _end(process, [_doing(Path(folder), rank) for rank in range(ranks)])
+                _end(process, [doing(Path(folder), rank) for rank in range(ranks)])
                 raise
         # A rank that calls os._exit(0) ends the others, and MPICH takes that for a good end.
         is_good = process.wait() == 0 and all((Path(folder) / f"rank-{rank}.end").exists() for rank in range(ranks))
@@ -82,21 +83,20 @@ def _signals_as_errors() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _end(process: subprocess.Popen[str], doing: Sequence[str]) -> None:
+def _end(process: subprocess.Popen[str], notes: Sequence[str]) -> None:
     """End the launched process and all its ranks, also those that ignore SIGTERM.
 
-    `doing` are the notes of the ranks, which begin with the numbers of their processes.
+    `notes` are those of the ranks.
     """
     process.terminate()
     try:
         process.wait(_SECONDS_TO_END)
     except subprocess.TimeoutExpired:
         process.kill()
-    for note in doing:
-        found = re.match(r"process (\d+),", note)
-        with suppress(OSError):  # it has ended, or runs on another machine
-            if found and b"minigraph.parallel.rank" in Path(f"/proc/{found[1]}/cmdline").read_bytes():
-                os.kill(int(found[1]), signal.SIGKILL)
+    for rank in map(process_of, notes):
+        with suppress(OSError):  # it has ended
+            if rank is not None:
+                os.kill(rank, signal.SIGKILL)
 
 
 class _Watch:
@@ -126,11 +126,7 @@ class _Watch:
         it is the first; the order alone is not enough, because MPICH may end others while the system ends this one.
         """
         early = [rank for rank in self._ended if not (self._folder / f"rank-{rank}.end").exists()]
-        return min(early, key=self._exchanges, default=None)
-
-    def _exchanges(self, rank: int) -> int:
-        found = re.search(r"exchange (\d+):", _doing(self._folder, rank))
-        return int(found[1]) if found else 0
+        return min(early, key=lambda rank: exchanges(doing(self._folder, rank)), default=None)
 
     def _watch(self) -> None:
         import select
@@ -138,7 +134,7 @@ class _Watch:
         poll, watched, missing = select.poll(), dict[int, int](), set(range(self._ranks))
         while not self._is_over.is_set():
             for rank in sorted(missing):
-                file = _open_process(_doing(self._folder, rank))
+                file = _open_process(doing(self._folder, rank))
                 if file is not None:
                     watched[file] = rank
                     poll.register(file, select.POLLIN)
@@ -153,10 +149,9 @@ class _Watch:
 
 def _open_process(note: str) -> int | None:
     """A file by which to wait for the process of a rank; None if it is not there, or on another machine."""
-    found = re.match(r"process (\d+),", note)
+    process = process_of(note)
     try:
-        is_rank = found and b"minigraph.parallel.rank" in Path(f"/proc/{found[1]}/cmdline").read_bytes()
-        return os.pidfd_open(int(found[1])) if found and is_rank else None
+        return None if process is None else os.pidfd_open(process)
     except OSError:
         return None
 
@@ -180,9 +175,17 @@ def _show(lines: Any, stream: Any) -> int | None:
         found = re.match(r"=   PID (\d+) RUNNING", line)
         died = int(found[1]) if found else died
         if not _BANNER.match(line):
-            stream.write(line)
-            stream.flush()
+            _write(stream, line)
     return died
+
+
+def _write(stream: Any, line: str) -> None:
+    """Write a line, with question marks for what the stream cannot show."""
+    try:
+        stream.write(line)
+    except UnicodeEncodeError:
+        stream.write(line.encode(stream.encoding, "replace").decode(stream.encoding))
+    stream.flush()
 
 
 def _find_mpiexec() -> str:
@@ -220,7 +223,7 @@ def _story(folder: Path, ranks: int, first: int | None, died: int | None) -> str
     `first` is the rank that ended first, if that is known, and `died` the process of which MPI says that it has died.
     """
     failed = sorted((_error(file), rank) for rank in range(ranks) if (file := folder / f"rank-{rank}.error").exists())
-    doing = [_doing(folder, rank) for rank in range(ranks)]
+    notes = [doing(folder, rank) for rank in range(ranks)]
     if failed:
         (_, text), rank = failed[0]
         lines = [f"rank {rank} failed first:", text.rstrip()]
@@ -228,12 +231,12 @@ def _story(folder: Path, ranks: int, first: int | None, died: int | None) -> str
             lines.append("Start a module of a package as python -m does: minigraph launch -n N -m PACKAGE.MODULE.")
     else:
         dead = (
-            [first] if first is not None else [i for i, text in enumerate(doing) if text.startswith(f"process {died},")]
+            [first] if first is not None else [i for i, text in enumerate(notes) if text.startswith(f"process {died},")]
         )
         who = f"rank {dead[0]}" if dead else "a rank"
         lines = [f"{who} ended before its script did, without an error: by a signal, os._exit or for lack of memory"]
     return "\n".join(
-        [*lines, "The ranks were last at:", *(f"  rank {rank}: {text}" for rank, text in enumerate(doing))]
+        [*lines, "The ranks were last at:", *(f"  rank {rank}: {text}" for rank, text in enumerate(notes))]
     )
 
 
@@ -241,9 +244,3 @@ def _error(file: Path) -> tuple[int, str]:
     """Time of a rank's failure, and its traceback."""
     when, _, text = file.read_text(encoding="utf-8").partition("\n")
     return int(when), text
-
-
-def _doing(folder: Path, rank: int) -> str:
-    """The note of a rank: its process and its latest exchange."""
-    file = folder / f"rank-{rank}.doing"
-    return file.read_bytes().rstrip(b"\0").decode(errors="replace") if file.exists() else "the start"

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import mmap
 import os
+import sys
 import time
 import zlib
 from collections.abc import Callable, Sequence
@@ -16,6 +16,7 @@ import numpy as np
 
 from minigraph.errors import CommunicationError, MissingExtraError
 from minigraph.parallel.nccl import between_gpus
+from minigraph.parallel.notes import Note, answer_where, doing, exchanges, where
 from minigraph.parallel.shared_memory import Spot, shared_by
 from minigraph.support.communicator import REDUCTIONS, Call, Communicator, check_same, tree
 
@@ -52,6 +53,8 @@ _BUSY, _OFTEN = 1e-3, 1.0
 looks without a pause: MPI moves data only while a rank looks."""
 _PAUSE = 1e-3
 """Seconds between looks after that."""
+_PATIENCE = 30.0
+"""Seconds after which a rank says for whom it waits."""
 
 
 _let_others = getattr(os, "sched_yield", partial(time.sleep, 0.0))
@@ -75,7 +78,14 @@ class MpiRank(Communicator):
         Maximum seconds to wait for the other ranks.
     folder : Path, optional
         Where to note the latest exchange, for a launcher that has to say what a rank did before it died.
+
+    Attributes
+    ----------
+    patience : float
+        Seconds after which a waiting rank says for whom it waits, and where these are.
     """
+
+    patience = _PATIENCE
 
     def __init__(self, timeout: float = 600.0, folder: Path | None = None) -> None:
         self._mpi = require_mpi()
@@ -91,7 +101,10 @@ class MpiRank(Communicator):
         self._hash = 0
         self._received = np.empty(0, np.uint8)
         self._shared = shared_by(self._comm)
-        self._note = _Note(folder / f"rank-{self.rank}.doing") if folder is not None else None
+        self._folder = folder
+        self._note = Note(folder, self.rank) if folder is not None else None
+        if folder is not None:
+            answer_where(folder, self.rank)
 
     def gather(self, array: np.ndarray[Any, Any], call: Call) -> Sequence[np.ndarray[Any, Any]]:
         flat, ends = self._gathered(array, call)
@@ -251,18 +264,41 @@ class MpiRank(Communicator):
 
     def _wait(self, request: Any) -> None:
         """Wait for an exchange in a way that signals can interrupt."""
-        start = time.monotonic()
+        start, patience = time.monotonic(), self.patience
         while not request.Test():
             waited = time.monotonic() - start
             if waited > self._timeout:
                 raise CommunicationError(
                     f"rank {self.rank} has waited {self._timeout:g} s for the others at {self._calls[-1]}",
+                    details=self._late(),
                     hint="Start the script by minigraph launch with a larger --timeout, if another rank is only slow.",
                 )
+            if waited > patience:
+                patience = self._timeout
+                self._say_late(waited)
             if waited > _OFTEN:
                 time.sleep(_PAUSE)
             elif waited >= self._busy:
                 _let_others()
+
+    def _late(self) -> list[str]:
+        """Where the ranks are that have begun fewer exchanges than this one, if they are on this machine."""
+        lines: list[str] = []
+        for rank in range(self.size) if self._folder is not None else ():
+            assert self._folder is not None
+            note = doing(self._folder, rank)
+            if exchanges(note) < self._count:
+                lines += [f"rank {rank}: {note}", *(f"  at {each}" for each in where(self._folder, rank))]
+        return lines
+
+    def _say_late(self, waited: float) -> None:
+        """Say for whom this rank waits, unless a rank with a lower number does."""
+        if self._folder is None:
+            return
+        begun = [exchanges(doing(self._folder, rank)) for rank in range(self.rank)]
+        if self._count not in begun:
+            first = f"rank {self.rank} has waited {waited:.0f} s for the others at {self._calls[-1]}"
+            print(first, *self._late(), sep="\n", file=sys.stderr, flush=True)
 
 
 def _combine(given: Sequence[np.ndarray[Any, Any]], combine: Callable[..., Any], out: np.ndarray[Any, Any]) -> None:
@@ -276,21 +312,3 @@ def _combine(given: Sequence[np.ndarray[Any, Any]], combine: Callable[..., Any],
 def _bytes(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """The memory of an array, copied if it is not in one piece; MPI knows no float16."""
     return np.ascontiguousarray(array).reshape(-1).view(np.uint8)
-
-
-class _Note:
-    """A file whose text outlives the process however it ends."""
-
-    def __init__(self, path: Path) -> None:
-        path.write_bytes(bytes(_LENGTH))
-        with path.open("r+b") as file:
-            self._memory = mmap.mmap(file.fileno(), _LENGTH)
-        self.write("the start")
-
-    def write(self, text: str) -> None:
-        line = f"process {os.getpid()}, {text}"
-        self._memory[:] = line.encode()[:_LENGTH].ljust(_LENGTH, b"\0")
-
-
-_LENGTH = 512
-"""Bytes of a note."""

@@ -50,6 +50,10 @@ for step in range(3):
             break
         if what == "wait":
             time.sleep(60)
+        if what == "loop":
+            while True:
+                pass
+    parallel.current().patience = 0.4
     print("step", step, executor.run(main, {"x": np.full(2, rank, "float32")}, [out])[0])
 print(*(os.environ[f"PADDLE_{name}"] for name in ("TRAINER_ID", "TRAINERS_NUM", "CURRENT_ENDPOINT")))
 print("GPU", os.environ["FLAGS_selected_gpus"])
@@ -207,10 +211,39 @@ def test_no_rank_is_left_behind_when_the_launcher_is_ended(number, options, tmp_
 
 @needs_mpi
 @pytest.mark.slow
-def test_a_rank_that_others_wait_for_too_long_is_an_error(script):
-    status, _, errors, _ = launched(2, script, "wait", options=["--timeout", "1"])
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the stacks of ranks are asked for by their process")
+@pytest.mark.parametrize(("what", "line"), [("wait", "time.sleep(60)"), ("loop", "                pass")])
+def test_a_rank_that_others_wait_for_is_named_with_the_line_where_it_is_and_ended(script, what, line):
+    status, _, errors, _ = launched(3, script, what, options=["--timeout", "1"])
     assert status == 1
-    assert "rank 0 has waited 1 s for the others at c_allreduce_sum of x" in errors
+    lines = TRAINING.splitlines()
+    number = next(at for at, each in enumerate(lines, 1) if each.endswith(line))
+    places = f"(?:{number}|{number - 1})"  # a loop without end is at one of two lines
+    late = rf".*\n.*rank 2: process \d+, exchange 2: c_allreduce_sum of x.*\n.* at .*script.py:{places}, in <module>"
+    assert len(re.findall(rf"\[0\] rank 0 has waited 0 s for the others at c_allreduce_sum of x{late}", errors)) == 1
+    assert re.search(rf"Error: .*rank \d has waited 1 s for the others at c_allreduce_sum of x{late}", errors)
+    assert not re.search(r"rank 1 has waited 0 s", errors)  # one notice is enough
+
+
+@needs_mpi
+@pytest.mark.slow
+def test_lines_arguments_and_input_arrive_as_they_are(tmp_path):
+    """With more ranks than cores, of a script that knows nothing of ranks."""
+    script = tmp_path / "a script.py"
+    script.write_text(
+        "import sys\n"
+        "print('x' * 20_000)\n"
+        "print(sys.argv[1:], repr(sys.stdin.read()), '训练', end='')\n"
+        "sys.stderr.buffer.write(bytes([255, 10]))\n"
+    )
+    ranks = (os.cpu_count() or 1) + 1
+    status, output, errors, _ = launched(ranks, script, "a b", '"', "-n", "3", input="given")
+    assert status == 0, errors
+    for rank in range(ranks):
+        given = "given" if rank == 0 else ""
+        assert f"[{rank}] {'x' * 20_000}" in output.splitlines()
+        shown = ["a b", '"', "-n", "3"]
+        assert f"[{rank}] {shown} '{given}' 训练" in output.splitlines()
 
 
 @needs_mpi
