@@ -5,6 +5,7 @@ from functools import cache, partial
 
 import numpy as np
 import pytest
+from built_once import built_once
 from exact_trainings import NETWORKS, built, train
 from pass_laws import assert_linear
 from test_launch import HERE, launched, needs_mpi
@@ -187,8 +188,9 @@ def decayed(pairs):
     return [(param, grad + param * 0.1) for param, grad in pairs]
 
 
-def clipped_by_hand(rank, ranks, change, **options):
-    """The parameters of a training whose clip is written out between the backward pass and the updates."""
+@built_once
+def clipped_by_hand(change, ranks, **options):
+    """The programs of a training whose clip is written out between the backward pass and the updates."""
     main, startup = fluid.Program(), fluid.Program()
     main.random_seed = startup.random_seed = 3
     with fluid.program_guard(main, startup), fluid.unique_name.guard():
@@ -198,6 +200,11 @@ def clipped_by_hand(rank, ranks, change, **options):
     rewrite = DataParallel(ranks, **options)
     twin = rewrite(main)
     rewrite.prepare(startup, twin)
+    return main, startup, twin
+
+
+def train_clipped(rank, ranks, change, **options):
+    main, startup, twin = clipped_by_hand(change, ranks, **options)
     executor, scope = fluid.Executor(), fluid.Scope()
     executor.run(startup, scope=scope)
     for step in range(4):
@@ -211,17 +218,17 @@ def clipped_by_hand(rank, ranks, change, **options):
 @pytest.mark.filterwarnings("ignore:each rank averages", "ignore:exact=True")
 @pytest.mark.parametrize("change", [by_value, by_norm, by_global_norm, decayed])
 def test_clips_and_decays_that_are_written_out_see_the_sums(change):
-    alone = clipped_by_hand(0, 1, change)
-    expected = clipped_by_hand(0, 1, change, shards=4, exact=True)
+    alone = train_clipped(0, 1, change)
+    expected = train_clipped(0, 1, change, shards=4, exact=True)
     for param, other in zip(expected, alone, strict=True):
         np.testing.assert_allclose(param, other, rtol=1e-5, atol=1e-6)
     for sharded in (False, True) if change is not by_global_norm else (False,):
         for ranks in (2, 4):
-            run = partial(clipped_by_hand, ranks=ranks, change=change, shards=4, exact=True, sharded=sharded)
+            run = partial(train_clipped, ranks=ranks, change=change, shards=4, exact=True, sharded=sharded)
             for params in parallel.simulate(run, ranks):
                 assert [each.tobytes() for each in params] == [each.tobytes() for each in expected]
         for param, other in zip(
-            parallel.simulate(partial(clipped_by_hand, ranks=2, change=change, sharded=sharded), 2)[1],
+            parallel.simulate(partial(train_clipped, ranks=2, change=change, sharded=sharded), 2)[1],
             alone, strict=True,
         ):  # fmt: skip
             np.testing.assert_allclose(param, other, rtol=1e-5, atol=1e-6)
@@ -284,7 +291,8 @@ def actor_and_critic(x):
     fluid.optimizer.Adam(0.01, grad_clip=clip).minimize(loss, parameter_list=names[:2] + names[4:])
 
 
-def played(rank, ranks, make, **options):
+@built_once
+def played(make, ranks, **options):
     main, startup = fluid.Program(), fluid.Program()
     main.random_seed = startup.random_seed = 3
     with fluid.program_guard(main, startup), fluid.unique_name.guard():
@@ -292,6 +300,11 @@ def played(rank, ranks, make, **options):
     rewrite = DataParallel(ranks, **options)
     twin = rewrite(main)
     rewrite.prepare(startup)
+    return main, startup, twin
+
+
+def play(rank, ranks, make, **options):
+    main, startup, twin = played(make, ranks, **options)
     executor, scope = fluid.Executor(), fluid.Scope()
     executor.run(startup, scope=scope)
     for step in range(3):
@@ -304,12 +317,12 @@ def played(rank, ranks, make, **options):
 @pytest.mark.filterwarnings("ignore:the gradients of .* are appended a second time", "ignore:exact=True")
 @pytest.mark.parametrize("make", [two_optimizers, adversaries, actor_and_critic])
 def test_updates_between_two_backward_passes_see_the_sums(make):
-    expected = played(0, 1, make, shards=8, exact=True)
+    expected = play(0, 1, make, shards=8, exact=True)
     if make is not adversaries:  # whose noise the shards draw
-        for param, other in zip(expected, played(0, 1, make), strict=True):
+        for param, other in zip(expected, play(0, 1, make), strict=True):
             np.testing.assert_allclose(param, other, rtol=1e-5, atol=1e-6)
     for ranks in (2, 8):
-        for params in parallel.simulate(partial(played, ranks=ranks, make=make, shards=8, exact=True), ranks):
+        for params in parallel.simulate(partial(play, ranks=ranks, make=make, shards=8, exact=True), ranks):
             assert [each.tobytes() for each in params] == [each.tobytes() for each in expected]
 
 

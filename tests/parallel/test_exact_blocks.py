@@ -4,6 +4,7 @@ from functools import partial
 
 import numpy as np
 import pytest
+from built_once import built_once
 
 import minigraph as fluid
 from minigraph import layers, parallel
@@ -152,12 +153,18 @@ def fed(block, rank, ranks, step):
     return {"words": fluid.create_lod_tensor(rows, lengths, fluid.CPUPlace())}
 
 
-def train(rank, ranks, make, **options):
-    """Parameters after some steps, and the losses."""
+@built_once
+def rewritten(make, ranks, **options):
     main, startup, loss = built(make)
     rewrite = DataParallel(ranks, **options)
     twin = rewrite(main)
     rewrite.prepare(startup, twin)
+    return main, startup, twin, loss
+
+
+def train(rank, ranks, make, **options):
+    """Parameters after some steps, and the losses."""
+    main, startup, twin, loss = rewritten(make, ranks, **options)
     executor, scope = fluid.Executor(), fluid.Scope()
     executor.run(startup, scope=scope)
     losses = [

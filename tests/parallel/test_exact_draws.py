@@ -4,6 +4,7 @@ from functools import partial
 
 import numpy as np
 import pytest
+from built_once import built_once
 
 import minigraph as fluid
 from minigraph import layers, parallel
@@ -138,8 +139,8 @@ def minimized(make):
     optimizer.minimize(make())
 
 
-def train(rank, ranks, make, steps=3, **options):
-    """Bytes of the parameters after some steps."""
+@built_once
+def built(make, ranks, **options):
     main, startup = fluid.Program(), fluid.Program()
     main.random_seed = startup.random_seed = 3
     with fluid.program_guard(main, startup), fluid.unique_name.guard():
@@ -147,6 +148,12 @@ def train(rank, ranks, make, steps=3, **options):
     rewrite = DataParallel(ranks, shards=SHARDS, exact=True, **options)
     twin = rewrite(main)
     rewrite.prepare(startup, twin)
+    return main, startup, twin
+
+
+def train(rank, ranks, make, steps=3, **options):
+    """Bytes of the parameters after some steps."""
+    main, startup, twin = built(make, ranks, **options)
     executor, scope = fluid.Executor(), fluid.Scope()
     executor.run(startup, scope=scope)
     for step in range(steps):
@@ -205,8 +212,9 @@ def test_noise_that_each_rank_draws_for_itself_is_refused():
             DataParallel(2)(main)
 
 
-def adversaries(rank, ranks):
-    """Digests of a generator and a discriminator, which two programs train in turns."""
+@built_once
+def adversaries(ranks):
+    """The programs that train a generator and a discriminator in turns, and what their ranks run instead."""
     startup, programs = fluid.Program(), []
     startup.random_seed = 3
     rewrite = DataParallel(ranks, shards=SHARDS, exact=True)
@@ -231,6 +239,11 @@ def adversaries(rank, ranks):
             fluid.optimizer.Adam(0.01).minimize(loss, parameter_list=names)
         programs.append((main, rewrite(main)))
     rewrite.prepare(startup)
+    return startup, programs
+
+
+def train_in_turns(rank, ranks):
+    startup, programs = adversaries(ranks)
     executor, scope = fluid.Executor(), fluid.Scope()
     executor.run(startup, scope=scope)
     for step in range(4):
@@ -241,9 +254,9 @@ def adversaries(rank, ranks):
 
 @pytest.mark.numbers
 def test_two_programs_train_in_turns():
-    expected = adversaries(0, 1)
+    expected = train_in_turns(0, 1)
     for ranks in (2, 4):
-        assert parallel.simulate(partial(adversaries, ranks=ranks), ranks) == [expected] * ranks
+        assert parallel.simulate(partial(train_in_turns, ranks=ranks), ranks) == [expected] * ranks
 
 
 def test_steps_shards_and_operators_draw_their_own():

@@ -4,6 +4,7 @@ from functools import partial
 
 import numpy as np
 import pytest
+from built_once import built_once
 
 import minigraph as fluid
 from minigraph import layers, parallel
@@ -58,8 +59,8 @@ def several(chances, labels, loss):
 METRICS = [area_under_curve, area_of_last_steps, counts, running_loss, confusion, several]
 
 
-def train(rank, ranks, metric, shards=8, is_behind=False, **options):
-    """The state after some steps, without the learning rate, and the names of what is kept besides parameters."""
+@built_once
+def built(ranks, metric, is_behind, **options):
     main, startup = fluid.Program(), fluid.Program()
     main.random_seed = startup.random_seed = 3
     with fluid.program_guard(main, startup), fluid.unique_name.guard():
@@ -71,9 +72,15 @@ def train(rank, ranks, metric, shards=8, is_behind=False, **options):
         fluid.optimizer.SGD(0.3).minimize(loss)
         if is_behind:
             metric(chances, labels, loss)
-    rewrite = DataParallel(ranks, shards=shards, exact=True, **options)
+    rewrite = DataParallel(ranks, shards=8, exact=True, **options)
     twin = rewrite(main)
     rewrite.prepare(startup, twin)
+    return main, startup, twin
+
+
+def train(rank, ranks, metric, is_behind, **options):
+    """The state after some steps, without the learning rate."""
+    main, startup, twin = built(ranks, metric, is_behind, **options)
     executor, scope = fluid.Executor(), fluid.Scope()
     executor.run(startup, scope=scope)
     rng = np.random.default_rng(1)

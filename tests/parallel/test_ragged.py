@@ -4,6 +4,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+from built_once import built_once
 
 import minigraph as fluid
 from minigraph import layers, parallel
@@ -162,8 +163,9 @@ LOSSES = {
 }
 
 
-def train(name, rows, ranks, sharded=False, passes=1):
-    """The weights after three steps with some of the rows, by one backward pass or one for each parameter."""
+@built_once
+def built(name, ranks, sharded, passes):
+    """The programs of a training by one backward pass, or by one for each parameter, and its loss."""
     main, startup = fluid.Program(), fluid.Program()
     with fluid.program_guard(main, startup), fluid.unique_name.guard():
         x, y, mask = (fluid.data(each, [None, size], "float64") for each, size in (("x", 6), ("y", 1), ("mask", 1)))
@@ -174,6 +176,12 @@ def train(name, rows, ranks, sharded=False, passes=1):
     rewrite = DataParallel(ranks, ragged=True, sharded=sharded)
     twin = rewrite(main)
     rewrite.prepare(startup, twin)
+    return main, startup, twin, loss
+
+
+def train(name, rows, ranks, sharded=False, passes=1):
+    """The weights after three steps with some of the rows."""
+    main, startup, twin, loss = built(name, ranks, sharded, passes)
     executor, scope = fluid.Executor(), fluid.Scope()
     executor.run(startup, scope=scope)
     feed = {"x": ROWS[rows], "y": TARGETS[rows], "mask": MASK[rows], "rate": np.full(1, 0.3)}

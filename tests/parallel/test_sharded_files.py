@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from built_once import built_once
 from exact_trainings import SHARDS, feeds_of, perceptron
 
 import minigraph as fluid
@@ -44,8 +45,8 @@ WAYS = {
 }
 
 
-def train(rank, ranks, steps, sharded=True, load=None, save=None):
-    """The bits of the parameters after these steps, of which `load` comes in front, and `save` after."""
+@built_once
+def built(ranks, sharded):
     main, startup = fluid.Program(), fluid.Program()
     main.random_seed = startup.random_seed = 11
     with fluid.program_guard(main, startup), fluid.unique_name.guard():
@@ -54,6 +55,12 @@ def train(rank, ranks, steps, sharded=True, load=None, save=None):
     rewrite = DataParallel(ranks, shards=SHARDS, exact=True, sharded=sharded)
     twin = rewrite(main)
     rewrite.prepare(startup, twin)
+    return main, startup, twin
+
+
+def train(rank, ranks, steps, sharded=True, load=None, save=None):
+    """The bits of the parameters after these steps, of which `load` comes in front, and `save` after."""
+    main, startup, twin = built(ranks, sharded)
     with fluid.scope_guard(fluid.Scope()):
         executor = fluid.Executor()
         executor.run(startup)

@@ -5,6 +5,7 @@ from functools import partial
 
 import numpy as np
 import pytest
+from built_once import built_once
 from pass_laws import assert_linear, op_lines
 
 import minigraph as fluid
@@ -62,12 +63,19 @@ def built(minimize, make=network):
     return main, startup
 
 
-def train(rank, ranks, minimize, make=network, steps=4, **options):
-    """The parameters after some steps."""
+@built_once
+def rewritten(minimize, make, ranks, **options):
+    """The program of a training, and those that ranks run to start and to train."""
     main, startup = built(minimize, make)
     rewrite = DataParallel(ranks, **options)
     twin = rewrite(main)
     rewrite.prepare(startup, twin)
+    return main, startup, twin
+
+
+def train(rank, ranks, minimize, make=network, steps=4, **options):
+    """The parameters after some steps."""
+    main, startup, twin = rewritten(minimize, make, ranks, **options)
     executor, scope = fluid.Executor(), fluid.Scope()
     executor.run(startup, scope=scope)
     for step in range(steps):
@@ -281,15 +289,15 @@ def test_exchanges_of_a_step(clip, expected):
 @pytest.mark.parametrize("ranks", [2, 4, pytest.param(8, marks=pytest.mark.slow)])
 def test_each_rank_keeps_its_part_of_the_state(ranks):
     def keep(rank, sharded):
-        main, startup = built(lambda loss: fluid.optimizer.Adam(0.1).minimize(loss), wide)
-        rewrite = DataParallel(ranks, sharded=sharded)
-        twin = rewrite(main)
-        rewrite.prepare(startup, twin)
+        _, startup, twin = rewritten(minimize, wide, ranks, sharded=sharded)
         executor, scope = fluid.Executor(), fluid.Scope()
         executor.run(startup, scope=scope)
         executor.run(twin, {"x": ROWS}, scope=scope)
         state = [var.name for var in twin.list_vars() if fluid.io.is_belong_to_optimizer(var)]
         return sum(np.array(scope.find_var(name).get_tensor()).nbytes for name in state)
+
+    def minimize(loss):
+        fluid.optimizer.Adam(0.1).minimize(loss)
 
     def wide():
         hidden = layers.fc(fluid.data("x", [None, 7]), 300, act="relu")
