@@ -50,6 +50,7 @@ def test_arrays_elsewhere_and_with_gaps_are_not_found():
     assert memory.find(block[::2]) == memory.find(np.zeros(4)) == Spot()
 
 
+@pytest.mark.slow
 def test_a_block_goes_with_the_last_array_in_it():
     memory = SharedMemory()
     before = len(os.listdir("/proc/self/fd"))

@@ -54,6 +54,7 @@ def test_a_wrong_pass_is_found():
     assert "drops_scales" in str(found)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["float16", "int8", "uint8", "int16"])
 def test_a_rule_for_a_seldom_element_type_is_tried_on_it(dtype):
     @rewrite.rule
@@ -228,11 +229,13 @@ class SliceOfJoin(passes.Pass):
         return changed
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("each", [gathered_twice, transposed_twice], ids=lambda each: each.name)
 def test_values_and_attributes_that_suit_a_pattern_are_planted(each):
     assert rewrite.check(each, programs=300, reduce=False) is not None
 
 
+@pytest.mark.slow
 def test_operators_that_a_pass_names_read_each_other():
     found = (rewrite.check(SliceOfJoin(), programs=400, seed=seed, reduce=False) for seed in range(5))
     assert any(each is not None for each in found)
@@ -399,6 +402,7 @@ def test_a_script_makes_the_pass_anew(each):
     assert found[0] == found[1]
 
 
+@pytest.mark.slow
 @given(programs(drops_scales))
 def test_a_strategy_draws_valid_programs(program):
     verify(program)

@@ -133,6 +133,7 @@ class Freeze(passes.Pass):
         return setting(parameters, "trainable", False)(program)
 
 
+@pytest.mark.slow
 def test_a_pass_may_change_declarations_on_purpose():
     assert rewrite.check(Freeze(), programs=100) is None
 
