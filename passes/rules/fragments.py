@@ -306,7 +306,7 @@ class Fragment(Block):
                 raise RuleError(
                     f"{definition.type}: the captured attribute {found.name or name} is given as {name}",
                     site=caller_site(),
-                    hint=suggest(name, definition.attrs) or f"It has {', '.join(definition.attrs) or 'none'}.",
+                    hint=_how_to_capture(name, definition),
                 )
             captured[name] = found
         stand_ins = {
@@ -320,6 +320,13 @@ class Fragment(Block):
     def _infer(self, op: Operator) -> None:
         with suppress(MinigraphError):  # such as an input of unknown type
             infer_outputs(op, self)
+
+
+def _how_to_capture(name: str, definition: OpDef) -> str:
+    """What to write where an attribute is captured under another name."""
+    if name not in definition.attrs:
+        return suggest(name, definition.attrs) or f"It has {', '.join(definition.attrs) or 'none'}."
+    return f'Write {name}=attr() here, or a=attr("{name}") in the signature of the pattern.'
 
 
 _STAND_INS = {"int": 0, "float": 1.0, "bool": False, "str": ""}

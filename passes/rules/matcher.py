@@ -312,7 +312,7 @@ class Matcher:
         for attr, name in op.agreed:
             value = candidate.attrs[attr]
             if captured.setdefault(name, value) != value:
-                return self._differs(candidate, attr, captured[name], value)
+                return self._differs(candidate, attr, _quoted(captured[name]), _quoted(value))
         self._captured = captured
         return True
 
@@ -366,8 +366,13 @@ def _tell_attrs(op: PatternOp, candidate: Operator, attrs: dict[str, Any], recor
         default = candidate.definition.attrs[name].default if name in candidate.definition.attrs else None
         expected, found = op.attrs.get(name, default), attrs.get(name, default)
         if expected != found:
-            recorder.differs(candidate, name, expected, found)
+            recorder.differs(candidate, name, _quoted(expected), _quoted(found))
             return
+
+
+def _quoted(value: Any) -> Any:
+    """The text of a string, which may be empty; other values as they are."""
+    return repr(value) if isinstance(value, str) else value
 
 
 def _has_slots(op: PatternOp, candidate: Operator, recorder: MatchRecorder | None) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain
 from typing import Any
 
 from minigraph import unique_name
@@ -79,6 +80,7 @@ def _exchange(match: Match, fragment: Fragment, returned: list[str], old: list[O
         inputs = {"X": (names.get(source, source),)}
         new.append(_operator(definition_of("assign"), inputs, {"Out": (target,)}, {}, owner[target]))
         places.append(place)
+    _require_old_values(fragment, new, names, copies)
     if len(old) == len(new) and all([_is_same(*pair) for pair in zip(old, new, strict=True)]):
         if copies:
             return None
@@ -88,6 +90,22 @@ def _exchange(match: Match, fragment: Fragment, returned: list[str], old: list[O
     _require_same_draws(old, new)
     values._exchange(old, dict(zip(new, places, strict=True)), [each for each in match.results if each is not None])
     return new
+
+
+def _require_old_values(
+    fragment: Fragment, new: Sequence[Operator], names: dict[str, str], copies: Sequence[tuple[str, str]]
+) -> None:
+    """Raise if an operator reads a placeholder whose variable an earlier one has written over."""
+    reads = [*(chain(*node.reads.values()) for node in fragment.nodes), *((source,) for source, _ in copies)]
+    written: set[str] = set()
+    for op, read in zip(new, reads, strict=True):
+        late = next((each for each in read if each in fragment.given and names.get(each, each) in written), None)
+        if late is not None:
+            raise RuleError(
+                f"{op.type} reads {names.get(late, late)} after an earlier operator has written over it",
+                hint="Let the replacement first read what its results overwrite: order its layers otherwise.",
+            )
+        written.update(op.output_arg_names)
 
 
 def _is_same(op: Operator, other: Operator) -> bool:

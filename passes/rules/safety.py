@@ -152,7 +152,9 @@ def _place_of(
     if len(ends) > 1:
         roots = sorted(dict.fromkeys(roots), key=values.position.__getitem__)
         names = {value.name for value, _ in ends}
-        if len(names) < len(ends) or not names.isdisjoint([each.name for each in inputs]):
+        # A single operator, such as an update, reads all before it writes over some.
+        overwrites = len(roots) > 1 and not names.isdisjoint([each.name for each in inputs])
+        if len(names) < len(ends) or overwrites:
             if recorder is not None:
                 recorder.differs(
                     roots[-1], "outputs", "results with names of their own", "one that overwrites another value"

@@ -371,8 +371,9 @@ def test_an_operator_by_its_type():
     def tighter(x):
         return op("clip_by_norm", X=op("clip_by_norm", X=x, max_norm=attr("inner")), max_norm=attr("outer"))
 
-    with pytest.raises(RuleError, match="the captured attribute inner is given as max_norm"):
+    with pytest.raises(RuleError, match="the captured attribute inner is given as max_norm") as caught:
         tighter.find(Program())
+    assert caught.value.hint == 'Write max_norm=attr() here, or a=attr("max_norm") in the signature of the pattern.'
 
     @rule
     def clip_twice(x, a=attr("max_norm"), b=attr("max_norm")):
@@ -1003,3 +1004,49 @@ def test_a_rule_is_made_of_a_function(given):
     for decorate in (rule, rule(changes_rounding=True)):
         with pytest.raises(WrongTypeError, match="rule decorates a function"):
             decorate(given)
+
+
+def test_text_that_differs_has_quotes():
+    @rule
+    def zeros():
+        return op("fill_constant", shape=[1], value=0.0, str_value="0")
+
+    why = zeros.why_not(program_of("block 0\n  y: float32[1] = fill_constant() {shape=[1], value=0.0}", "y"), 0)
+    assert (why.slot, why.expected, why.found) == ("str_value", "'0'", "''")
+
+
+MOMENTUM = """
+    block 0
+      param p: float32[2]
+      persist v: float32[2]
+      persist lr: float32[1]
+      data g: float32[2]
+      ParamOut=p, VelocityOut=v = momentum(Param=p, Grad=g, Velocity=v, LearningRate=lr) {mu=0.0, role='optimize', role_vars=[p, g]}
+"""  # noqa: E501
+
+
+def of_no_velocity(replacement):
+    @rule
+    def no_velocity(p, g, v, lr):
+        made = {"Param": p, "Grad": g, "Velocity": v, "LearningRate": lr}
+        return op("momentum", **made, mu=0.0, outputs=["ParamOut", "VelocityOut"])
+
+    no_velocity.to(replacement)
+    return no_velocity
+
+
+def test_an_update_that_writes_over_several_of_its_operands_can_be_replaced():
+    plain = of_no_velocity(lambda p, g, lr: (op("sgd", Param=p, Grad=g, LearningRate=lr), op("assign", X=g)))
+    assert after(plain, MOMENTUM, "p") == [
+        "p = sgd(Param=p, LearningRate=lr, Grad=g) {role='optimize', role_vars=[p, g]}",
+        "v = assign(X=g) {role='optimize', role_vars=[p, g]}",
+    ]
+
+
+@pytest.mark.parametrize("old", ["scale(X=p)", "p"])
+def test_a_replacement_reads_nothing_that_it_has_written_over(old):
+    def replacement(p, g, lr):
+        return op("sgd", Param=p, Grad=g, LearningRate=lr), p if old == "p" else op("scale", X=p, scale=2.0)
+
+    with pytest.raises(RuleError, match="reads p after an earlier operator has written over it"):
+        of_no_velocity(replacement)(program_of(MOMENTUM, "p"))
