@@ -80,7 +80,8 @@ def _exchange(match: Match, fragment: Fragment, returned: list[str], old: list[O
         inputs = {"X": (names.get(source, source),)}
         new.append(_operator(definition_of("assign"), inputs, {"Out": (target,)}, {}, owner[target]))
         places.append(place)
-    _require_old_values(fragment, new, names, copies)
+    if len(new) > 1:
+        _require_old_values(fragment, new, names, copies)
     if len(old) == len(new) and all([_is_same(*pair) for pair in zip(old, new, strict=True)]):
         if copies:
             return None

@@ -127,7 +127,7 @@ def _run_in(block: Block, rules: Sequence[WorklistRule]) -> bool:
     size, firings = len(block.ops), 0
     limit = LEAST_FIRINGS + _FIRINGS_PER_OP * size
     while True:
-        before = firings
+        before, by_type, types = firings, block.ops.by_type, set[str]()
         wanted = _anchored(rules, block)
         if not wanted:
             return firings > 0
@@ -144,12 +144,32 @@ def _run_in(block: Block, rules: Sequence[WorklistRule]) -> bool:
                 firings += 1
                 if firings > limit:
                     raise endless(each.name, firings, block, size)
+                types.update([new.type for new in made])
                 pending.extend(
                     [(new, [rule for rule in rules if new.type in rule.pattern.anchor.types]) for new in made]
                 )
                 break
-        if firings == before:
+        if firings == before or not _may_match_again(rules, block, by_type, types):
             return firings > 0
+
+
+def _may_match_again(
+    rules: Sequence[WorklistRule], block: Block, by_type: Mapping[str, Sequence[Operator]], made: set[str]
+) -> bool:
+    """Whether a block still has operators of all types of a pattern.
+
+    It is quicker to ask than to sort the operators by their types again.
+
+    Parameters
+    ----------
+    by_type : mapping of str to sequence of Operator
+        The operators before rules fired, of which some are gone.
+    made : set of str
+        Types of the operators that rules have made.
+    """
+    wanted = {type for each in rules for type in each.pattern.all_types}
+    left = {type: 0 for type in wanted if type in made or any(op._block is block for op in by_type.get(type, ()))}
+    return any([each.pattern.is_possible(left.keys()) for each in rules])
 
 
 def endless(name: str, firings: int, block: Block, size: int) -> RuleError:
