@@ -20,7 +20,7 @@ from typing import Any
 from minigraph.errors import MissingExtraError, MissingFileError
 from minigraph.parallel.machine import SHARED
 from minigraph.parallel.notes import doing, exchanges, process_of
-from minigraph.parallel.rank import FOLDER, TIMEOUT
+from minigraph.parallel.rank import FOLDER, GOES_ON, TIMEOUT
 
 
 def launch(
@@ -170,12 +170,17 @@ _BANNER = re.compile(r"={10,}|=   |YOUR APPLICATION TERM|This typically refers|P
 
 def _show(lines: Any, stream: Any) -> int | None:
     """Write what the ranks write; return the process that MPICH says has died."""
-    died = None
+    died, parts = None, dict[str, str]()
     for line in lines:
         found = re.match(r"=   PID (\d+) RUNNING", line)
         died = int(found[1]) if found else died
-        if not _BANNER.match(line):
-            _write(stream, line)
+        prefix, _, text = line.partition("] ")
+        if line.endswith(f"{GOES_ON}\n"):
+            parts[prefix] = parts.get(prefix, "") + text.removesuffix(f"{GOES_ON}\n")
+        elif not _BANNER.match(line):
+            _write(stream, f"{prefix}] {parts.pop(prefix)}{text}" if prefix in parts else line)
+    for prefix, text in parts.items():  # of ranks that have died
+        _write(stream, f"{prefix}] {text}\n")
     return died
 
 

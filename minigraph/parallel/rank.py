@@ -9,6 +9,7 @@ import threading
 import time
 import traceback
 import types
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,12 @@ _FORWARDING = 0.2
 """Seconds that MPI has to forward what a rank has written before it fails, which may else be lost."""
 
 
+_PIECE = 1000
+"""Maximum characters that are written at once: MPI may cut what a pipe does not take as a whole (4,096 bytes)."""
+GOES_ON = "\x1e\x1f"
+"""End of a line that is a part of a longer one, for the launcher, which joins the parts."""
+
+
 class _Prefixed:
     """A stream that begins each line with the number of the rank."""
 
@@ -36,10 +43,24 @@ class _Prefixed:
     def write(self, text: str) -> int:
         with self._lock:
             *lines, self._line = (self._line + text).split("\n")
-            if lines:  # one call, so that lines of ranks do not mix
-                self._stream.write("".join(f"{self._prefix}{line}\n" for line in lines))
+            for piece in self._pieces(lines):  # a call for each, so that lines of ranks do not mix
+                self._stream.write(piece)
                 self._stream.flush()
         return len(text)
+
+    def _pieces(self, lines: Iterable[str]) -> Iterator[str]:
+        """Whole lines together as long as they are short, and parts of long ones."""
+        short = ""
+        for line in lines:
+            *parts, rest = [line[at : at + _PIECE] for at in range(0, len(line) or 1, _PIECE)]
+            rest = f"{self._prefix}{rest}\n"
+            if short and (parts or len(short) + len(rest) > _PIECE):
+                yield short
+                short = ""
+            yield from (f"{self._prefix}{part}{GOES_ON}\n" for part in parts)
+            short += rest
+        if short:
+            yield short
 
     def flush(self) -> None:
         self._stream.flush()

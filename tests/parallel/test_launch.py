@@ -232,7 +232,7 @@ def test_lines_arguments_and_input_arrive_as_they_are(tmp_path):
     script = tmp_path / "a script.py"
     script.write_text(
         "import sys\n"
-        "print('x' * 20_000)\n"
+        "print('x' * 300_000)\n"
         "print(sys.argv[1:], repr(sys.stdin.read()), '训练', end='')\n"
         "sys.stderr.buffer.write(bytes([255, 10]))\n"
     )
@@ -241,7 +241,7 @@ def test_lines_arguments_and_input_arrive_as_they_are(tmp_path):
     assert status == 0, errors
     for rank in range(ranks):
         given = "given" if rank == 0 else ""
-        assert f"[{rank}] {'x' * 20_000}" in output.splitlines()
+        assert f"[{rank}] {'x' * 300_000}" in output.splitlines()
         shown = ["a b", '"', "-n", "3"]
         assert f"[{rank}] {shown} '{given}' 训练" in output.splitlines()
 
