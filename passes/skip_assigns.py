@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from functools import cache
 
-from minigraph.ir import Operator, Program, VarKind
+from minigraph.ir import Operator, Program, Role, VarKind
 from minigraph.kernels import find_kernel
+from minigraph.opdef import EMPTY
 from minigraph.passes.base import Pass
 from minigraph.passes.rewriting import redirect
 from minigraph.passes.values import Value, Values
@@ -45,7 +46,9 @@ class SkipAssigns(Pass):
                 for reader in values.readers[source]:
                     if reader is not assign:
                         redirect(reader, names)
-                values.writer[source].replace_output(source.name, names[source.name])
+                maker = values.writer[source]
+                maker.replace_output(source.name, names[source.name])
+                maker.role = assign.role
                 block.remove(assign)
             changed = changed or bool(found)
             makers = [values.writer[source] for source in found]
@@ -64,7 +67,9 @@ def _skippable(assign: Operator, values: Values) -> Value | None:
     """The value that is assigned, if the operator that makes it may write the variable itself."""
     source, target = values.input(assign, "X"), assign.outputs["Out"][0]
     maker = values.producer(source)
-    if maker is None or not _takes_memory(maker.type) or values.is_live_out(source) or maker.role != assign.role:
+    if maker is None or not _takes_memory(maker.type) or values.is_live_out(source):
+        return None
+    if maker.role != assign.role and not _may_take_role(maker, assign, values):
         return None
     given, kept = values.block.vars[source.name], values.block.vars[target]
     if given.kind is not VarKind.LOD_TENSOR or given.tensor_type != kept.tensor_type or -1 in (given.shape or ()):
@@ -78,6 +83,14 @@ def _skippable(assign: Operator, values: Values) -> Value | None:
     reads_old = any(first < values.position[op] < last for op in readers)
     by_name = any(use.slot is None or use.op.definition.has_hidden_names for use in values.users(source))
     return None if reads_old or by_name else source
+
+
+def _may_take_role(maker: Operator, assign: Operator, values: Values) -> bool:
+    """Whether the roles differ in what marks the loss alone, and `maker` writes nothing else that is kept."""
+    is_marked = not (maker.role ^ assign.role) & ~Role.LOSS
+    return is_marked and not any(
+        values.is_live_out(values.written(name, maker)) for name in maker.output_arg_names if name != EMPTY
+    )
 
 
 @cache

@@ -7,6 +7,7 @@ from pass_laws import assert_linear, keeps_the_bits, op_lines
 
 import minigraph as fluid
 from minigraph import layers
+from minigraph.ir import Role
 from minigraph.passes import FuseElementwise, SkipAssigns
 
 test_training, test_overwriting = keeps_the_bits(SkipAssigns())
@@ -39,6 +40,18 @@ def test_a_copy_with_a_role_of_its_own_stays():
         "y = tanh(X=x) {role='backward'}",
         "p = assign(X=y)",
     ]
+
+
+def test_the_result_takes_the_mark_of_a_loss():
+    program = fluid.Program.parse("""
+    block 0
+      data x: float32[3]
+      y: float32[3] = tanh(X=x)
+      p: float32[3] = assign(X=y) {role='forward|loss'}
+    """)
+    program.roots = ("p",)
+    (op,) = SkipAssigns()(program).global_block().ops
+    assert (op.type, op.role) == ("tanh", Role.LOSS)
 
 
 def test_assigns_in_a_row_go_at_once():
