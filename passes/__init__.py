@@ -57,6 +57,7 @@ if TYPE_CHECKING:  # imported when they are asked for, see the end
     from minigraph.passes.split_operands import SplitOperands
     from minigraph.passes.split_products import SplitProducts
     from minigraph.passes.split_reshaped import SplitReshaped
+    from minigraph.passes.sum_squares import SumSquares
     from minigraph.passes.sync_batch_norm import SyncBatchNorm
     from minigraph.passes.transpose_into_matmul import TransposeIntoMatmul
     from minigraph.passes.transpose_once import TransposeOnce
@@ -121,6 +122,7 @@ __all__ = [
     "SplitOperands",
     "SplitProducts",
     "SplitReshaped",
+    "SumSquares",
     "SyncBatchNorm",
     "TransposeIntoMatmul",
     "TransposeOnce",

@@ -123,7 +123,7 @@ def _parts(op: Operator, values: Values) -> tuple[list[Value], list[Value]]:
     if op.type in ("sum", "elementwise_add"):
         return (inputs if all(_is_number(each, values) for each in inputs) else []), []
     if op.type == "squared_l2_norm":
-        return [], inputs
+        return [], _joined(inputs[0], values)
     if op.type == "square" and _is_number(inputs[0], values):
         root = values.producer(inputs[0], "sqrt")
         is_own = root is not None and values.is_used_once(inputs[0])

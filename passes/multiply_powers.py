@@ -5,7 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, ClassVar
 
+from minigraph.ir import Operator, Program
+from minigraph.opdef import EMPTY
+from minigraph.passes.rewriting import insert_for
 from minigraph.passes.rules import Match, Rule, Rules, attr, op, rule, with_gradients
+from minigraph.passes.values import Values
 from minigraph.types import DType
 
 
@@ -82,6 +86,40 @@ def _(x: Any) -> Any:
     return op("rsqrt", X=x)
 
 
+def _join_gradients(program: Program) -> bool:
+    """Let the gradient of a product of x and itself, whose two parts a sum adds to others, be that of a square."""
+    found = [
+        op for op in program.global_block().ops.of_type("elementwise_mul_grad") if op.inputs["X"] == op.inputs["Y"]
+    ]
+    if not found:
+        return False
+    values, changed = Values(program), False
+    for grad in found:
+        total = _sum_of_both(grad, values)
+        if total is not None:
+            (first,), (second,) = grad.outputs["X@GRAD"], grad.outputs["Y@GRAD"]
+            inputs = {"X": grad.inputs["X"][0], "Out@GRAD": grad.inputs["Out@GRAD"][0]}
+            insert_for(grad, "square_grad", inputs, {"X@GRAD": first}, {})
+            total.set_input("X", [name for name in total.inputs["X"] if name != second])
+            grad.block.remove(grad)
+            changed = True
+    return changed
+
+
+def _sum_of_both(grad: Operator, values: Values) -> Operator | None:
+    """The sum of other values and both gradients that `grad` writes, which nothing else reads."""
+    names = grad.output_arg_names
+    if len(names) < 2 or EMPTY in names or grad.block.vars[grad.inputs["X"][0]].dtype is DType.FP16:
+        return None
+    parts = [values.written(name, grad) for name in names]
+    readers = {reader for part in parts for reader in values.readers[part]}
+    if len(readers) > 1 or not all(map(values.is_used_once, parts)):
+        return None
+    (total,) = readers
+    is_sum = total.type == "sum" and all(total.inputs["X"].count(name) == 1 for name in names)
+    return total if is_sum else None
+
+
 class MultiplyPowers(Rules):
     """Turn ``pow`` by 2, 3, 4, -1, 1/2 and -1/2 into products, reciprocals and roots; likewise for gradients.
 
@@ -102,3 +140,7 @@ class MultiplyPowers(Rules):
         *with_gradients(_product, "x"),
         *with_gradients(_inverse, "x", with_results=True),
     )
+
+    def apply(self, program: Program) -> bool:
+        changed = super().apply(program)
+        return _join_gradients(program) or changed

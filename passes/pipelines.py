@@ -47,6 +47,7 @@ from minigraph.passes.slice_rows import SliceRows
 from minigraph.passes.split_operands import SplitOperands
 from minigraph.passes.split_products import SplitProducts
 from minigraph.passes.split_reshaped import SplitReshaped
+from minigraph.passes.sum_squares import SumSquares
 from minigraph.passes.transpose_into_matmul import TransposeIntoMatmul
 from minigraph.passes.transpose_once import TransposeOnce
 from minigraph.passes.transpose_weights import TransposeWeights
@@ -60,12 +61,12 @@ from minigraph.passes.write_where_assigned import WriteWhereAssigned
 IN_ORDER: tuple[Pass, ...] = (
     FuseGlobalNorm(), MergeExchanges(), UnrollRecurrent(), UnrollLoops(), NameElements(), NumberBounds(),
     OrderOperands(), PickElements(), MoveFactors(), ShareGradients(), FindCrossEntropy(), MeanOfAll(),
-    FindNormalizations(), FoldConstants(), ScaleByConstants(), MultiplyPowers(), BroadcastExpanded(), SliceRows(),
-    JoinSlices(), SplitReshaped(), MatmulToMul(), TransposeWeights(), SplitProducts(), SplitOperands(), CleanUp(),
-    ScaleIntoMatmul(), TurnTransposes(), TransposeIntoMatmul(), ShareCommonSubexpressions(), FuseSoftmaxCrossEntropy(),
-    SkipJoins(), MergeMatmuls(), MergeColumnSums(), MergeProducts(), TransposeOnce(), FindGlobalNorm(),
-    FindGradientDescent(), FindMomentum(), MergeElementwise(), MergeUpdates(), ShrinkInUpdate(), FuseMeanLoss(),
-    FreeAddends(), RemoveDeadOps(), WriteWhereAssigned(), FuseElementwise(), SkipAssigns(),
+    FindNormalizations(), FoldConstants(), ScaleByConstants(), MultiplyPowers(), SumSquares(), BroadcastExpanded(),
+    SliceRows(), JoinSlices(), SplitReshaped(), MatmulToMul(), TransposeWeights(), SplitProducts(), SplitOperands(),
+    CleanUp(), ScaleIntoMatmul(), TurnTransposes(), TransposeIntoMatmul(), ShareCommonSubexpressions(),
+    FuseSoftmaxCrossEntropy(), SkipJoins(), MergeMatmuls(), MergeColumnSums(), MergeProducts(), TransposeOnce(),
+    FindGlobalNorm(), FindGradientDescent(), FindMomentum(), MergeElementwise(), MergeUpdates(), ShrinkInUpdate(),
+    FuseMeanLoss(), FreeAddends(), RemoveDeadOps(), WriteWhereAssigned(), FuseElementwise(), SkipAssigns(),
 )  # fmt: skip
 """Passes that executors may apply, in the order in which they run."""
 

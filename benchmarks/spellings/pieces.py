@@ -69,6 +69,7 @@ PENALTY = Task(
         "square": _penalized(lambda w: layers.scale(layers.reduce_sum(layers.square(w)), 1e-4)),
         "product": _penalized(lambda w: layers.reduce_sum(w * w) * 1e-4),
         "pow": _penalized(lambda w: 1e-4 * layers.reduce_sum(layers.pow(w, 2.0))),
+        "operators and quotient": _penalized(lambda w: layers.reduce_sum(layers.square(w)) / 1e4),
         "sum of sums": _penalized(lambda w: layers.reduce_sum(layers.reduce_sum(w * w, dim=1)) * 1e-4),
     },
 )

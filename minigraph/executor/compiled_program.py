@@ -119,14 +119,15 @@ class BuildStrategy(_Strategy):
     transpose_into_matmul : bool
         Run `TransposeIntoMatmul`, which keeps every bit, too; False by default.
     share_gradients, mean_of_all, find_normalizations, find_cross_entropy, find_global_norm, multiply_powers : bool
-    scale_by_constants, broadcast_expanded, join_slices, split_products, split_operands : bool
+    sum_squares, scale_by_constants, broadcast_expanded, join_slices, split_products, split_operands : bool
     scale_into_matmul, turn_transposes, skip_joins, merge_matmuls, merge_column_sums, merge_products : bool
     move_factors, transpose_once, transpose_weights : bool
         Run `MoveFactors`, `ShareGradients`, `MeanOfAll`, `FindNormalizations`, `FindCrossEntropy`, `FindGlobalNorm`,
-        `MultiplyPowers`, `ScaleByConstants`, `BroadcastExpanded`, `JoinSlices`, `SplitProducts`, `SplitOperands`,
-        `ScaleIntoMatmul`, `TurnTransposes` and `SkipJoins`, which find what can be written more simply, and
-        `MergeMatmuls`, `MergeColumnSums`, `MergeProducts`, `TransposeOnce`, `TransposeWeights`, for weights that are
-        used many times; True by default. They change the rounding; the docstring of each pass says by how much.
+        `MultiplyPowers`, `SumSquares`, `ScaleByConstants`, `BroadcastExpanded`, `JoinSlices`, `SplitProducts`,
+        `SplitOperands`, `ScaleIntoMatmul`, `TurnTransposes` and `SkipJoins`, which find what can be written more
+        simply, and `MergeMatmuls`, `MergeColumnSums`, `MergeProducts`, `TransposeOnce`, `TransposeWeights`, for weights
+        that are used many times; True by default. They change the rounding; the docstring of each pass says by how
+        much.
     fuse_softmax_cross_entropy : bool
         Run `FuseSoftmaxCrossEntropy`, which changes the rounding, too; False by default.
     enable_auto_fusion : bool
@@ -169,8 +170,8 @@ class BuildStrategy(_Strategy):
     >>> [each.name for each in strategy.pipeline()]  # doctest: +NORMALIZE_WHITESPACE
     ['FuseGlobalNorm', 'MergeExchanges', 'UnrollRecurrent', 'UnrollLoops', 'NameElements', 'NumberBounds',
      'OrderOperands', 'PickElements', 'MoveFactors', 'ShareGradients', 'FindCrossEntropy', 'MeanOfAll',
-     'FindNormalizations', 'ScaleByConstants', 'MultiplyPowers', 'BroadcastExpanded', 'SliceRows', 'JoinSlices',
-     'SplitReshaped', 'MatmulToMul', 'TransposeWeights', 'SplitProducts', 'SplitOperands', 'CleanUp',
+     'FindNormalizations', 'ScaleByConstants', 'MultiplyPowers', 'SumSquares', 'BroadcastExpanded', 'SliceRows',
+     'JoinSlices', 'SplitReshaped', 'MatmulToMul', 'TransposeWeights', 'SplitProducts', 'SplitOperands', 'CleanUp',
      'ScaleIntoMatmul', 'TurnTransposes', 'ShareCommonSubexpressions', 'FuseSoftmaxCrossEntropy', 'SkipJoins',
      'MergeMatmuls', 'MergeColumnSums', 'MergeProducts', 'TransposeOnce', 'FindGlobalNorm', 'FindGradientDescent',
      'FindMomentum', 'MergeElementwise', 'MergeUpdates', 'ShrinkInUpdate', 'FuseMeanLoss', 'FreeAddends',

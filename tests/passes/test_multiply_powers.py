@@ -128,6 +128,37 @@ def test_a_root_that_is_read_elsewhere_stays():
     assert op_lines(MultiplyPowers(), text, ["w", "s"]) == ["s = sqrt(X=x)", "w = reciprocal(X=s)"]
 
 
+@pytest.mark.usefixtures("new_program")
+@pytest.mark.parametrize("order", [1, -1])
+def test_the_gradient_of_a_square_may_be_added_to_others(order):
+    x = data("x", 8, 4, dtype="float64")
+    terms = [x * x, layers.tanh(x), layers.sin(x)][::order]
+    out = layers.reduce_sum(layers.sums(terms))
+    fetch, feed = [out, *fluid.gradients([out], [x])], {"x": numbers(8, 4, dtype="float64")}
+    program = fluid.default_main_program().clone()
+    program.roots = tuple(each.name for each in fetch)
+    MultiplyPowers().apply(program)
+    assert not MultiplyPowers().apply(program)
+    types = [op.type for op in program.global_block().ops]
+    assert "square_grad" in types
+    assert "elementwise_mul_grad" not in types
+    found, expected = with_and_without(MultiplyPowers(), feed, fetch)
+    for new, old in zip(found, expected, strict=True):
+        np.testing.assert_allclose(new, old, rtol=1e-14)
+
+
+@pytest.mark.usefixtures("new_program")
+def test_a_part_of_the_gradient_that_is_fetched_stays():
+    x = data("x", 8, 4, dtype="float64")
+    out = layers.reduce_sum(layers.sums([x * x, layers.tanh(x), layers.sin(x)]))
+    (grad,) = fluid.gradients([out], [x])
+    program = fluid.default_main_program().clone()
+    parts = program.global_block().ops.of_type("elementwise_mul_grad")[0].output_arg_names
+    program.roots = (grad.name, parts[1])
+    MultiplyPowers().apply(program)
+    assert "elementwise_mul_grad" in [op.type for op in program.global_block().ops]
+
+
 @pytest.mark.timing
 def test_time_is_linear():
     assert_linear(MultiplyPowers(), repeated(lambda x: layers.pow(x, 3.0)))
