@@ -15,6 +15,7 @@ import random
 import re
 import sys
 import tempfile
+import tokenize
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -67,8 +68,15 @@ class Answer:
         self._guarded(self._load)
 
     def _load(self) -> None:
-        source = Path(self.path).read_text(encoding="utf-8")
-        exec(compile(source, self.path, "exec", dont_inherit=True), self._module.__dict__)
+        exec(compile(self._source(), self.path, "exec", dont_inherit=True), self._module.__dict__)
+
+    def _source(self) -> str:
+        try:
+            with tokenize.open(self.path) as file:  # in the encoding that Python would find
+                return file.read()
+        except UnicodeDecodeError as error:
+            hint = "Save it in UTF-8, or name its encoding in the first line, as in # coding: latin-1."
+            raise LessonError(f"the file is not text in {error.encoding}: {error.reason}", hint=hint) from None
 
     def call(self, what: str, **arguments: Any) -> Any:
         """Answer a request of the grader: a method of this class by name, with plain data."""
@@ -79,7 +87,7 @@ class Answer:
 
     def words(self) -> list[str]:
         """Return the words of the file, among which are the operators that it is about."""
-        return sorted(set(re.findall(r"\w+", Path(self.path).read_text(encoding="utf-8"))))
+        return sorted(set(re.findall(r"\w+", self._source())))
 
     def value(self, name: str) -> Any:
         """Return a variable of the file as plain data."""

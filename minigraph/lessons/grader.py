@@ -109,6 +109,6 @@ def grade(lesson: Lesson, path: str | os.PathLike[str]) -> Grade:
     except subprocess.TimeoutExpired:
         message = f"Judging needs more than {JUDGE_SECONDS} s.\nLook at the programs that your pass leaves."
     except ValueError:
-        last = (ended.stderr.splitlines() or ["no message"])[-1]
-        message = f"The program that your pass leaves ended the judge: {last}"
+        last = (ended.stderr.splitlines() or [f"no message, exit status {ended.returncode}"])[-1]
+        message = f"Your file, or the program that your pass leaves, ended the judge: {last}"
     return Grade(lesson, (Finding("the grader can judge the file", message),))

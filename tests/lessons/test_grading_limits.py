@@ -120,6 +120,22 @@ def said(path, seconds=1) -> str:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("kind", ["byte order mark", "named encoding"])
+def test_a_file_has_the_encoding_that_python_finds(kind, tmp_path):
+    text = '# coding: latin-1\nclaim = "caf\xe9"\n'.encode("latin-1")
+    path = tmp_path / "answer.py"
+    path.write_bytes(text if kind == "named encoding" else b"\xef\xbb\xbfclaim = 'caf\xc3\xa9'\n")
+    found = Answer(str(path))
+    assert found.value("claim") == "caf\xe9" and "caf\xe9" in found.words()
+
+
+def test_a_file_in_another_encoding_is_told(tmp_path):
+    path = tmp_path / "answer.py"
+    path.write_bytes(b"x = 1\ny = 2\n# caf\xe9\n")
+    with pytest.raises(LessonError, match="the file is not text in utf-8: invalid continuation byte"):
+        Answer(str(path))
+
+
 @pytest.mark.parametrize("kind", ENDED)
 def test_a_file_that_ends_its_process_or_has_to_be_ended_gets_a_message(kind, answer):
     source, message = ENDED[kind]
