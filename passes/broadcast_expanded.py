@@ -23,6 +23,7 @@ def _rules(type: str) -> Iterator[Rule]:
         x, y = m.x.shape or (-1,), m.y.shape or (-1,)
         yield -1 not in (*x, *y) and len(x) == len(y), "x and y must have known shapes of one rank"
         yield m.axis in (-1, 0), "the operands must be aligned"
+        yield not m.y.lod_level, "y must not be divided into sequences, as its gradient would be"
         repeated: Sequence[int] = getattr(m, "expand_times", None) or [
             a // max(b, 1) for a, b in zip(x, y, strict=True)
         ]

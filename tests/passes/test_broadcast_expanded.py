@@ -42,6 +42,12 @@ def test_other_repetitions_stay(lines):
     assert any("Y=e" in line or "X=e" in line for line in left(*lines))
 
 
+def test_an_operand_in_sequences_stays():
+    head = [line.replace("[1, 6]", "[1, 6] {lod_level=1}") for line in HEAD]
+    text = "\n".join([*head, "      e: float32[4, 6] = expand(X=y) {expand_times=[4, 1]}", f"      {SUM}"])
+    assert "Y=e" in op_lines(BroadcastExpanded(), text, ["w"])[-1]
+
+
 @pytest.mark.usefixtures("new_program")
 @pytest.mark.parametrize("expand", ["expand", "expand_as"])
 @pytest.mark.parametrize("name", ["add", "sub", "mul"])
