@@ -77,6 +77,8 @@ def reduce_min(xp, x, *, dim, keep_dim, reduce_all, out_dtype, out=None):
     x, axes = _over(_converted(x, out_dtype), dim, keep_dim, reduce_all)
     if _count(x, axes) == 0:
         return _filled(xp, x, axes, keep_dim, np.inf if x.dtype.kind == "f" else np.iinfo(x.dtype).max, out)
+    if xp is not np:  # CuPy takes `out` for a type where it reduces with CUB
+        return deliver(xp, xp.amin(x, axis=axes, keepdims=keep_dim), out)
     return xp.amin(x, axis=axes, out=out, keepdims=keep_dim)
 
 

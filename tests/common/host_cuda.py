@@ -380,6 +380,10 @@ class HostCupy(types.ModuleType):
         ndarray.sent += len(arrays) > 8
         return self.__getattr__("stack")(arrays, axis, out=out)
 
+    def amin(self, array, axis=None, keepdims=False):
+        # CuPy takes a buffer for the type where it reduces with CUB.
+        return self.__getattr__("amin")(array, axis, keepdims=keepdims)
+
     def meshgrid(self, *arrays, **words):
         # CuPy gives a single array itself, NumPy a copy of it.
         return list(arrays) if len(arrays) < 2 else self.__getattr__("meshgrid")(*arrays, **words)

@@ -234,6 +234,17 @@ def test_a_plan_that_looks_at_values_is_not_recorded(reason, recording, capfd):
     assert "begin" not in recording.events
 
 
+def test_an_index_into_an_array_of_tensors_is_read_on_the_processor():
+    main = fluid.Program()
+    with fluid.program_guard(main, fluid.Program()):
+        number = layers.fill_constant([1], "int64", 0)
+        layers.array_read(layers.array_write(number, number), number)
+        layers.array_length(layers.array_write(number, number))
+    of_arrays = [op for op in main.global_block().ops if "array" in op.type]
+    assert {op.type for op in of_arrays} == {"write_to_array", "read_from_array", "lod_array_length"}
+    assert all(what_prevents(op) is not None for op in of_arrays)
+
+
 @needs_compiler
 def test_a_program_that_makes_state_is_not_recorded(recording):
     network, each = Network(), executor()
