@@ -28,6 +28,7 @@ if TYPE_CHECKING:  # imported when they are asked for, see the end
     from minigraph.passes.fuse_mean_loss import FuseMeanLoss
     from minigraph.passes.fuse_softmax_cross_entropy import FuseSoftmaxCrossEntropy
     from minigraph.passes.join_slices import JoinSlices
+    from minigraph.passes.keep_rows import KeepRows
     from minigraph.passes.matmul_to_mul import MatmulToMul
     from minigraph.passes.mean_of_all import MeanOfAll
     from minigraph.passes.merge_column_sums import MergeColumnSums
@@ -89,6 +90,7 @@ __all__ = [
     "FuseSoftmaxCrossEntropy",
     "GradAllReduce",
     "JoinSlices",
+    "KeepRows",
     "LocalSGD",
     "MatmulToMul",
     "MeanOfAll",

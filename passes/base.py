@@ -19,6 +19,9 @@ class Rewrite:
     Each `apply` tells the observers of `minigraph.passes.events` when it begins and ends.
     """
 
+    for_processors: ClassVar[bool] = False
+    """Whether executors apply it to plans for a processor only."""
+
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         # Wrapped once, in the class that defines it, so that a pass cannot forget to tell observers.

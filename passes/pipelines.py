@@ -23,6 +23,7 @@ from minigraph.passes.fuse_global_norm import FuseGlobalNorm
 from minigraph.passes.fuse_mean_loss import FuseMeanLoss
 from minigraph.passes.fuse_softmax_cross_entropy import FuseSoftmaxCrossEntropy
 from minigraph.passes.join_slices import JoinSlices
+from minigraph.passes.keep_rows import KeepRows
 from minigraph.passes.matmul_to_mul import MatmulToMul
 from minigraph.passes.mean_of_all import MeanOfAll
 from minigraph.passes.merge_column_sums import MergeColumnSums
@@ -65,8 +66,9 @@ IN_ORDER: tuple[Pass, ...] = (
     SliceRows(), JoinSlices(), SplitReshaped(), MatmulToMul(), TransposeWeights(), SplitProducts(), SplitOperands(),
     CleanUp(), ScaleIntoMatmul(), TurnTransposes(), TransposeIntoMatmul(), ShareCommonSubexpressions(),
     FuseSoftmaxCrossEntropy(), SkipJoins(), MergeMatmuls(), MergeColumnSums(), MergeProducts(), TransposeOnce(),
-    FindGlobalNorm(), FindGradientDescent(), FindMomentum(), MergeElementwise(), MergeUpdates(), ShrinkInUpdate(),
-    FuseMeanLoss(), FreeAddends(), RemoveDeadOps(), WriteWhereAssigned(), FuseElementwise(), SkipAssigns(),
+    FindGlobalNorm(), FindGradientDescent(), FindMomentum(), KeepRows(), MergeElementwise(), MergeUpdates(),
+    ShrinkInUpdate(), FuseMeanLoss(), FreeAddends(), RemoveDeadOps(), WriteWhereAssigned(), FuseElementwise(),
+    SkipAssigns(),
 )  # fmt: skip
 """Passes that executors may apply, in the order in which they run."""
 

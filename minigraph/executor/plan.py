@@ -137,6 +137,8 @@ def lower(
     MinigraphError
         If the program cannot run with these feeds and fetches; the errors of the stages say why.
     """
+    if place.kind != "cpu":
+        passes = replace(passes, passes=tuple(each for each in passes if not each.for_processors))
     is_watched = watch is not None or passes.hook is not None or bool(events.observers)
     levels = CarriedLevels()
     if is_watched or not all(map(is_own, passes)) or has_lengths(program, feed_types):
