@@ -74,9 +74,10 @@ def _loss(xp, shares, present, targets, counts, blank, scaled_sums) -> tuple[Any
     states = xp.full((batch, 2 * targets.shape[1] + 1), blank, np.int64)
     states[:, 1::2] = targets
     lasts = 2 * counts
-    # A state may follow the one before the last if both are different labels: the blank between is optional.
+    # A state may follow the one before the last if both are different labels: the blank between is optional. A label
+    # that is a blank follows blanks only, as in fluid.
     skips = xp.zeros(states.shape, bool)
-    skips[:, 3::2] = targets[:, 1:] != targets[:, :-1]
+    skips[:, 3::2] = (targets[:, 1:] != targets[:, :-1]) & (targets[:, 1:] != blank)
     is_state = xp.arange(states.shape[1]) <= lasts[:, None]
     repeated = (targets[:, 1:] == targets[:, :-1]) & is_state[:, 4::2]
     present = present & (counts + repeated.sum(1) <= present.sum(1))[:, None]

@@ -41,6 +41,22 @@ def test_gradients_of_sequences_are_those_of_central_differences():
     check_gradient(layers.warpctc(x, labels), {"x": tensor(lengths, 4, dtype="float64"), "labels": given}, ["x"])
 
 
+def test_labels_that_are_the_blank_follow_blanks_only():
+    shapes = {"x": [5, 6, 4], "labels": [6, 3], "steps": [6], "counts": [6]}
+    types = {"x": "float64", "labels": "int32", "steps": "int64", "counts": "int64"}
+    x, labels, steps, counts = (fluid.data(name, shape, types[name]) for name, shape in shapes.items())
+    x.stop_gradient = False
+    given = {"steps": np.array([5, 5, 4, 5, 5, 5]), "counts": np.array([3, 3, 3, 2, 3, 3])}
+    given["labels"] = np.array([[2, 3, 0], [1, 0, 2], [0, 1, 2], [0, 0, 1], [1, 0, 0], [2, 2, 1]], "int32")
+    given["x"] = np.random.RandomState(0).rand(5, 6, 4)
+    loss = layers.warpctc(x, labels, input_length=steps, label_length=counts)
+    (found,) = run_both(loss, feed=given)
+    # As Paddle 1.8.5 computes them.
+    recorded = [4.4037876, 4.3395276, 3.5651367, 4.6300497, 6.9923835, 4.8997803]
+    np.testing.assert_allclose(np.array(found).ravel(), recorded, rtol=1e-6)
+    check_gradient(loss, given, ["x"])
+
+
 def test_the_best_labels_are_sequences_again():
     x = fluid.data("x", [None, 3], lod_level=1)
     best = np.array([1, 1, 0, 1, 2, 2, 0, 0, 2])
