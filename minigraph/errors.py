@@ -148,6 +148,10 @@ class ProgramError(MinigraphError, ValueError):
     is_about_a_call = True
 
 
+class NotSupportedError(ProgramError, NotImplementedError):
+    """A method of fluid's that does nothing, here and there."""
+
+
 class NotFoundError(ProgramError, KeyError):
     """A name is unknown; the message suggests the nearest known ones."""
 

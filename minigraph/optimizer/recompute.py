@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from minigraph.errors import ProgramError
+from minigraph.errors import NotSupportedError, ProgramError
 from minigraph.ir import Program, Variable
 from minigraph.optimizer.base import Optimizer
 from minigraph.optimizer.wrapping import WrappedOptimizer
@@ -60,7 +60,7 @@ class RecomputeOptimizer(WrappedOptimizer):
 
     def load(self, stat_dict: Any) -> None:
         """Refuse, as in fluid: state is loaded with the parameters, by `minigraph.io.load_persistables`."""
-        raise ProgramError(
+        raise NotSupportedError(
             "RecomputeOptimizer does not load state",
             hint="Load it with the parameters: io.load_persistables(exe, folder, program).",
         )  # fmt: skip

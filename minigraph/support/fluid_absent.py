@@ -14,10 +14,17 @@ class Absent(NamedTuple):
 
 _HASHED = Absent("its hashes are those of a library that minigraph does not use", "Number n-grams with layers.hash.")
 _DETECTION = Absent("detection is out of scope", "Train and run detectors where they are at home.")
-_SERVERS = Absent(
-    "parameter servers are out of scope",
-    "Train on several ranks: minigraph.parallel.DataParallel or fleet's collective mode, and minigraph launch.",
+_RANKS = "Train on several ranks: minigraph.parallel.DataParallel or fleet's collective mode, and minigraph launch."
+_SERVERS = Absent("parameter servers are out of scope", _RANKS)
+_PIPELINES = Absent("pipelines over devices are out of scope", _RANKS)
+_EXCHANGES = Absent("programs are not written with exchanges here, passes insert them", _RANKS)
+_GRAPHS = Absent(
+    "quantization, and the graphs of Paddle's own passes, are out of scope",
+    "Rewrite programs with minigraph.rewrite, and quantize a saved model where that is at home.",
 )
+_COMPLEX = Absent("complex numbers are out of scope", "Keep real and imaginary parts in two tensors.")
+_RUNNER = Absent("saved programs do not become layers", "Run them with io.load_inference_model and an Executor.")
+_READING = Absent("programs do not read files", "Read the variable before: io.load_vars(exe, folder, vars=[variable]).")
 _TOOLS = Absent("this tool of Paddle's own is out of scope", "Leave the call out: the numbers do not depend on it.")
 _INFERENCE = Absent(
     "the inference engine is out of scope",
@@ -51,15 +58,18 @@ _NAMES = {
     """,
     _SERVERS: """
         HashName RoundRobin TrainerDesc MultiTrainer DistMultiTrainer
-        PipelineTrainer DataFeedDesc PipelineOptimizer HDFSClient multi_download
+        PipelineTrainer DataFeedDesc HDFSClient multi_download
         multi_upload load_persistables_for_increment load_persistables_for_inference convert_dist_to_sparse_program
         tdm_child tdm_sampler rank_attention parameter_server
-        hdfs fleet_util
+        hdfs fleet_util distribute_lookup_table ps_dispatcher MPISymetricRoleMaker
     """,
-    _TOOLS: """
-        Compressor QuantizeTranspiler
-        ComplexVariable
-    """,
+    _PIPELINES: "PipelineOptimizer",
+    _EXCHANGES: "collective",
+    _GRAPHS: "slim IrGraph Graph Compressor QuantizeTranspiler",
+    _COMPLEX: "ComplexVariable",
+    _RUNNER: "StaticModelRunner",
+    _READING: "load",
+    _TOOLS: "debugger net_drawer graphviz",
     _INFERENCE: """
         AnalysisConfig AnalysisPredictor NativeConfig PaddleBuf PaddleDType PaddlePredictor PaddleTensor ZeroCopyTensor
         create_paddle_predictor
@@ -68,7 +78,7 @@ _NAMES = {
     _OLDER: "FC",
     _OLDER_CLIPS: "NullGradientClipAttr BaseGradientClipAttr",
     _DESCRIPTIONS: "ProgramDesc BlockDesc OpDesc",
-    _CODE: "load_op_library load",
+    _CODE: "load_op_library sysconfig",
     _PROTOBUF: "proto framework_pb2",
 }
 

@@ -358,6 +358,14 @@ def test_every_public_name_of_fluid_is_here_or_says_why_not(module):
         ("FC", "only before 1.8"),
         ("clip.NullGradientClipAttr", "only before 1.8"),
         ("core.ProgramDesc", "are their own descriptions"),
+        ("contrib.slim", "quantization"),
+        ("framework.IrGraph", "quantization"),
+        ("layers.collective", "exchanges"),
+        ("optimizer.PipelineOptimizer", "pipelines over devices"),
+        ("dygraph.StaticModelRunner", "do not become layers"),
+        ("layers.load", "do not read files"),
+        ("ComplexVariable", "complex numbers"),
+        ("debugger", "this tool"),
     ],
 )
 def test_names_outside_of_the_public_lists_say_why_they_are_not_here(path, reason):
