@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import prod
 from typing import Any, ClassVar
 
 from minigraph.passes.rules import Match, Rules, attr, op, rule, with_gradients
 from minigraph.types import DType
+
+_LEAST = 32_769
+"""Minimum elements of a tensor: smaller squares are written and added by one native call with what is around them."""
 
 
 @rule
@@ -18,6 +22,7 @@ def _sum_of_squares(x: Any, dim: Any = attr("dim"), is_all: Any = attr("reduce_a
 def _(m: Match) -> Iterator[tuple[bool, str]]:
     yield m.x.dtype in (DType.FP32, DType.FP64), "x must be float32 or float64"
     yield m.is_all or len(set(m.dim)) == len(m.x.shape), "all squares must be added"
+    yield prod(m.x.shape) >= _LEAST, "x must be large, and of known shape"
 
 
 @_sum_of_squares.to
@@ -32,7 +37,8 @@ def _gradient(x: Any, d: Any) -> Any:
 
 @_gradient.where
 def _(m: Match) -> Iterator[tuple[bool, str]]:
-    yield m.x.dtype in (DType.FP32, DType.FP64) and bool(m.x.shape), "x must be float32 or float64"
+    yield m.x.dtype in (DType.FP32, DType.FP64), "x must be float32 or float64"
+    yield prod(m.x.shape) >= _LEAST, "x must be large, and of known shape"
 
 
 @_gradient.to
@@ -41,12 +47,12 @@ def _(x: Any, d: Any) -> Any:
 
 
 class SumSquares(Rules):
-    """Turn the sum of all squares of a tensor into ``squared_l2_norm``, which writes no squares.
+    """Turn the sum of all squares of a large tensor into ``squared_l2_norm``, which writes no squares.
 
     Its gradient becomes the product of the tensor and a number, which may be part of an update.
 
     Law: results and gradients change by rounding only, as long as squares and sums are finite and no smaller than the
-    smallest normal number. float16 is left alone.
+    smallest normal number. float16 and tensors of at most 32,768 elements are left alone.
     """
 
     changes_rounding: ClassVar[bool] = True

@@ -133,6 +133,11 @@ def bounded_slices(pick):
     return [layers.tanh(layers.slice(x, [0], [_count(i)], [_count(i + 2)])) for i in range(2)]
 
 
+def square_sums(pick):
+    """The sum of all squares of a large tensor."""
+    return [layers.reduce_sum(layers.square(layers.expand(_matrix(pick, 2, 3), [100, 100])))]
+
+
 def clips(pick):
     """A clip of two tensors by their norm, which is written out."""
     tensors, limit = [layers.tanh(_matrix(pick, 2, 3)) for _ in range(2)], layers.fill_constant([1], "float32", 0.5)
@@ -204,7 +209,7 @@ PLANTS = {
     "MergeMatmuls": network, "MergeProducts": network, "MoveFactors": multiples, "NameElements": arrays,
     "NumberBounds": bounded_slices, "PickElements": picks,
     "ShrinkInUpdate": two_parameters,
-    "SplitOperands": joined_network, "SplitProducts": projections, "SplitReshaped": gates,
+    "SumSquares": square_sums, "SplitOperands": joined_network, "SplitProducts": projections, "SplitReshaped": gates,
     "TransposeIntoMatmul": transposed_operand, "TransposeOnce": frozen_network, "TransposeWeights": transposed_network,
     "UnrollLoops": loops,
     "WriteWhereAssigned": clipped_state,

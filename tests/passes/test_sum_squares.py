@@ -29,7 +29,7 @@ def types_left(fetch):
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("shape", [(4, 3), (1, 1), (0, 3)])
+@pytest.mark.parametrize("shape", [(256, 130), (1, 40000)])
 @pytest.mark.parametrize("kind", SUMS)
 def test_sums_and_gradients_agree(kind, shape, dtype):
     x = data("x", *shape, dtype=dtype)
@@ -41,15 +41,15 @@ def test_sums_and_gradients_agree(kind, shape, dtype):
     found, expected = with_and_without(SumSquares(), {"x": numbers(*shape, dtype=dtype)}, fetch)
     for new, old in zip(found, expected, strict=True):
         assert (new.shape, new.dtype) == (old.shape, old.dtype)
-        np.testing.assert_allclose(new, old, rtol=16 * np.finfo(dtype).eps)
+        np.testing.assert_allclose(new, old, rtol=64 * np.finfo(dtype).eps)
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, -0.0])
 def test_special_values_give_the_same(value):
-    x = data("x", 2, 3, dtype="float32")
+    x = data("x", 2, 20000, dtype="float32")
     out = SUMS["all"](x)
     fetch = [out, *fluid.gradients([out], [x])]
-    given = numbers(2, 3, dtype="float32")
+    given = numbers(2, 20000, dtype="float32")
     given[1, 1] = value
     found, expected = with_and_without(SumSquares(), {"x": given}, fetch)
     for new, old in zip(found, expected, strict=True):
@@ -58,9 +58,12 @@ def test_special_values_give_the_same(value):
 
 
 OTHERS = {
-    "float16": lambda: layers.reduce_sum(layers.square(data("x", 4, 3, dtype="float16"))),
-    "one dimension": lambda: layers.reduce_sum(layers.square(data("x", 4, 3, dtype="float32")), dim=0),
-    "kept dimensions": lambda: layers.reduce_sum(layers.square(data("x", 4, 3, dtype="float32")), keep_dim=True),
+    "small": lambda: layers.reduce_sum(layers.square(data("x", 128, 256, dtype="float32"))),
+    "one element": lambda: layers.reduce_sum(layers.square(data("x", 1, dtype="float32"))),
+    "no elements": lambda: layers.reduce_sum(layers.square(data("x", 0, 3, dtype="float32"))),
+    "float16": lambda: layers.reduce_sum(layers.square(data("x", 400, 300, dtype="float16"))),
+    "one dimension": lambda: layers.reduce_sum(layers.square(data("x", 400, 300, dtype="float32")), dim=0),
+    "kept dimensions": lambda: layers.reduce_sum(layers.square(data("x", 400, 300, dtype="float32")), keep_dim=True),
 }
 
 
@@ -70,10 +73,10 @@ def test_other_sums_stay(what):
 
 
 def test_squares_that_others_read_stay():
-    squares = layers.square(data("x", 4, 3, dtype="float32"))
+    squares = layers.square(data("x", 400, 300, dtype="float32"))
     assert "square" in types_left([layers.reduce_sum(squares), layers.tanh(squares)])
 
 
 @pytest.mark.timing
 def test_time_is_linear():
-    assert_linear(SumSquares(), repeated(lambda x: layers.reduce_sum(layers.square(x))))
+    assert_linear(SumSquares(), repeated(lambda x: layers.reduce_sum(layers.square(layers.expand(x, [100, 100])))))
