@@ -90,6 +90,98 @@ def _(x: Any) -> Any:
     return op("softmax", X=x)
 
 
+# Logarithms of softmaxes, and of sums of exponentials
+
+
+def _log_of_sum(x: Any) -> Any:
+    return op("log", X=op("reduce_sum", X=op("exp", X=x), dim=attr(), keep_dim=True))
+
+
+def _less_top(x: Any, is_stopped: bool) -> tuple[Any, Any]:
+    """The difference of x and the maximum of each row, and that maximum."""
+    top = op("reduce_max", X=x, dim=attr(), keep_dim=True)
+    top.stop_gradient = is_stopped
+    return op("elementwise_sub", X=x, Y=top, axis=attr()), top
+
+
+def _logarithms(is_stopped: bool) -> Iterator[Rule]:
+    """Yield the rules for logarithms of softmaxes that subtract a maximum, and without `is_stopped` for others."""
+
+    @rule
+    def log_of_shares(x: Any) -> Any:
+        return op("elementwise_sub", X=x, Y=_log_of_sum(x), axis=attr())
+
+    @rule
+    def below_top(x: Any) -> Any:
+        less, _ = _less_top(x, is_stopped)
+        return op("elementwise_sub", X=less, Y=_log_of_sum(less), axis=attr())
+
+    @rule
+    def less_top_last(x: Any) -> Any:
+        less, top = _less_top(x, is_stopped)
+        total = op("elementwise_add", X=_log_of_sum(less), Y=top, axis=attr())
+        return op("elementwise_sub", X=x, Y=total, axis=attr())
+
+    @rule
+    def less_top_first(x: Any) -> Any:
+        less, top = _less_top(x, is_stopped)
+        total = op("elementwise_add", X=top, Y=_log_of_sum(less), axis=attr())
+        return op("elementwise_sub", X=x, Y=total, axis=attr())
+
+    for made in (below_top, less_top_last, less_top_first, *(() if is_stopped else (log_of_shares,))):
+        made.where(_has_rows_of_logarithms)
+        made.to(lambda x: op("log_softmax", X=x, axis=-1))
+        if not is_stopped:
+            yield made
+        yield gradient_of(made, "x", with_results=True)
+
+
+def _has_rows_of_logarithms(m: Match) -> Iterator[tuple[bool, str]]:
+    yield _is_of_floats(m), "x must be rows of float32 or float64, of known shape"
+    yield _goes_along_last(m), "sums and maxima must be those of rows"
+    yield _has_one_each(m), "each row must have its own sum and maximum"
+    less = m.values.producer(m.value("x"), "elementwise_sub")
+    top = None if less is None else m.values.producer(m.values.input(less, "Y"), "reduce_max")
+    yield top is None, "the subtraction of a maximum belongs to the logarithm"
+
+
+def _sums_of_exponentials() -> Iterator[Rule]:
+    """Yield rules for the gradient of the logarithm of a sum of exponentials, of which a maximum is a factor."""
+
+    def above_top(x: Any, is_first: bool, is_stopped: bool) -> Any:
+        less, top = _less_top(x, is_stopped)
+        log = _log_of_sum(less)
+        first, second = (top, log) if is_first else (log, top)
+        return op("elementwise_add", X=first, Y=second, axis=attr())
+
+    @rule
+    def top_first(x: Any) -> Any:
+        return above_top(x, is_first=True, is_stopped=False)
+
+    @rule
+    def top_last(x: Any) -> Any:
+        return above_top(x, is_first=False, is_stopped=False)
+
+    for made in (top_first, top_last):
+        made.where(_has_rows_of_logarithms)
+        made.to(_with_stopped_top(made is top_first))
+        yield gradient_of(made, "x", with_results=True)
+
+
+def _with_stopped_top(is_first: bool) -> Callable[[Match, Any], Any]:
+    """The same logarithm, with a maximum through which no gradient flows."""
+
+    def made(m: Match, x: Any) -> Any:
+        dim = [len(m.x.shape) - 1]
+        top = op("reduce_max", X=x, dim=dim, keep_dim=True)
+        top.stop_gradient = True
+        powers = op("exp", X=op("elementwise_sub", X=x, Y=top))
+        log = op("log", X=op("reduce_sum", X=powers, dim=dim, keep_dim=True))
+        return op("elementwise_add", X=top if is_first else log, Y=log if is_first else top)
+
+    return made
+
+
 # Layer normalization, and batch normalization, which has the same formula over other dimensions
 
 
@@ -339,7 +431,9 @@ _STRETCHED = (_stretched, _stretched_batch, _stretched_sample, _stretched_groups
 class FindNormalizations(Rules):
     """Turn softmaxes and normalizations that are written out, and their gradients, into one operator.
 
-    A softmax is ``exp(x) / sum(exp(x))``, with or without the maximum of each row subtracted from it first. A
+    A softmax is ``exp(x) / sum(exp(x))``, with or without the maximum of each row subtracted from it first, its
+    logarithm ``x - log(sum(exp(x)))``, likewise. The gradient of a ``log(sum(exp(x)))`` with such a maximum has no part
+    that flows through it. A
     normalization is ``(x - mean(x)) / sqrt(variance + epsilon) * g + b``, where the variance is
     ``mean((x - mean(x)) ** 2)`` or ``mean(x ** 2) - mean(x) ** 2``; g of rows may meet the inverse root first. It is a
     ``layer_norm`` if means are over the last dimensions, and a ``batch_norm`` if they are over all but the channels,
@@ -357,6 +451,7 @@ class FindNormalizations(Rules):
     needs = (
         frozenset({"exp", "reduce_sum", "elementwise_div"}),
         frozenset({"layer_norm", "reshape2", "elementwise_mul", "elementwise_add"}),
+        frozenset({"exp", "reduce_sum", "log", "elementwise_sub"}),
         *(
             frozenset({"reduce_mean", "elementwise_sub", "scale", root})
             for root in ("sqrt", "rsqrt", "pow", "elementwise_pow")
@@ -374,6 +469,8 @@ class FindNormalizations(Rules):
             for of_mean in (None, square, *(other for other in _SQUARES[:2] if other is not square))
             for each in _normalizations(square, divided, of_mean)
         ),
+        *(each for is_stopped in (False, True) for each in _logarithms(is_stopped)),
+        *_sums_of_exponentials(),
         *_STRETCHED,
         *(gradient_of(each, "x", "g", "b", with_results=True) for each in _STRETCHED),
         *(gradient_of(each, "g", "b", with_results=True) for each in _STRETCHED),

@@ -8,7 +8,7 @@ import minigraph as fluid
 from .by_hand import ACCUMULATION, CLIP_BY_VALUE, DESCENT, GLOBAL_NORM, MOMENTUM
 from .distances import DICE, DIVERGENCE, GATED, ROOT_MEAN_SQUARE, TRIPLET
 from .elements import DIFFERENCE, GELU, INVERSE_ROOT, SWISH
-from .formulas import BIAS, CUBIC, FACTOR_ONCE, LAYER_NORM, LOSS, RESHAPE, SOFTMAX
+from .formulas import BIAS, CUBIC, FACTOR_ONCE, LAYER_NORM, LOG_SOFTMAX, LOSS, RESHAPE, SOFTMAX
 from .losses import GATE, HARD_SWISH, SQUARED_ERROR, TEMPERATURE
 from .networks import ATTENTION, CONVOLUTION, MLP, SUM, updates
 from .normalizations import BATCH_NORM, GROUP_NORM, INSTANCE_NORM
@@ -41,6 +41,7 @@ TASKS = {
     "loss": LOSS,
     "sum": SUM,
     "softmax": SOFTMAX,
+    "log_softmax": LOG_SOFTMAX,
     "layer normalization": LAYER_NORM,
     "bias": BIAS,
     "factor": FACTOR_ONCE,

@@ -4,7 +4,7 @@ import numpy as np
 
 from minigraph import layers, one_hot
 
-from .tasks import BATCH, CLASSES, HIDDEN, VIEWS_STAY, Task, attr, hidden, labels, numbers, parameter
+from .tasks import BATCH, CLASSES, HIDDEN, VIEWS_STAY, Apart, Task, attr, differs_by, hidden, labels, numbers, parameter
 
 # Losses
 
@@ -120,6 +120,31 @@ SOFTMAX = Task(
         "by exponentials": hidden(lambda z: _share(layers.exp(z))),
         "less the maximum": hidden(lambda z: _share(layers.exp(z - layers.reduce_max(z, dim=-1, keep_dim=True)))),
         "without the dimension": hidden(_share_by_rows),
+    },
+)
+
+
+def _below_top(form):
+    def function(z):
+        top = layers.reduce_max(z, dim=-1, keep_dim=True)
+        return form(z, z - top, top)
+
+    return hidden(function)
+
+
+LOG_SOFTMAX = Task(
+    LOSS.feed,
+    {
+        "log of a sum": hidden(lambda z: z - _log_of_sum(z)),
+        "less the maximum": _below_top(lambda z, less, top: less - _log_of_sum(less)),
+        "maximum beside the sum": _below_top(lambda z, less, top: z - (top + _log_of_sum(less))),
+        "log_softmax": hidden(layers.log_softmax),
+    },
+    apart={
+        "log_softmax": Apart(
+            "has a softmax and a logarithm",
+            differs_by(["softmax", "log", "log_grad", "softmax_grad"], ["log_softmax", "log_softmax_grad"]),
+        )
     },
 )
 

@@ -101,6 +101,60 @@ def test_the_inverse_deviation_may_be_a_quotient_or_meet_the_factor_first(first)
     assert left.isdisjoint({"reduce_mean", "elementwise_mul", "reduce_mean_grad", "elementwise_mul_grad"})
 
 
+def log_of_sum(x):
+    return layers.log(layers.reduce_sum(layers.exp(x), dim=-1, keep_dim=True))
+
+
+def with_top(form, is_stopped=False):
+    def function(x):
+        top = layers.reduce_max(x, dim=-1, keep_dim=True)
+        top.stop_gradient = is_stopped
+        return form(x, x - top, top)
+
+    return function
+
+
+LOGARITHMS = {
+    "plain": lambda x: x - log_of_sum(x),
+    "below the maximum": with_top(lambda x, less, top: less - log_of_sum(less)),
+    "below the maximum, stopped": with_top(lambda x, less, top: less - log_of_sum(less), is_stopped=True),
+    "maximum first": with_top(lambda x, less, top: x - (top + log_of_sum(less))),
+    "maximum last": with_top(lambda x, less, top: x - (log_of_sum(less) + top)),
+    "maximum last, stopped": with_top(lambda x, less, top: x - (log_of_sum(less) + top), is_stopped=True),
+}
+SUMS = {
+    "maximum first": with_top(lambda x, less, top: top + log_of_sum(less)),
+    "maximum last": with_top(lambda x, less, top: log_of_sum(less) + top),
+}
+
+
+@pytest.mark.usefixtures("new_program")
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("shape", [(4, 6), (1, 6), (2, 3, 5), (4, 1)])
+@pytest.mark.parametrize("kind", LOGARITHMS)
+def test_logarithms_of_softmaxes_are_found(kind, shape, dtype):
+    x = data("x", *shape, dtype=dtype)
+    left = compare(LOGARITHMS[kind](x), [x], dtype)
+    assert {"log_softmax", "log_softmax_grad"} <= left
+    assert left.isdisjoint({"exp", "log", "reduce_max", "exp_grad", "log_grad", "reduce_max_grad"})
+
+
+@pytest.mark.usefixtures("new_program")
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("kind", SUMS)
+def test_no_gradient_flows_through_the_maximum_of_a_sum_of_exponentials(kind, dtype):
+    x = data("x", 4, 6, dtype=dtype)
+    left = compare(SUMS[kind](x), [x], dtype)
+    assert "exp_grad" in left
+    assert left.isdisjoint({"reduce_max_grad", "sum"})
+
+
+@pytest.mark.usefixtures("new_program")
+def test_logarithms_over_other_dimensions_stay():
+    x = data("x", 6, 6, dtype="float32")
+    assert "log_softmax" not in types_left(x - layers.log(layers.reduce_sum(layers.exp(x), dim=0, keep_dim=True)))
+
+
 @pytest.mark.usefixtures("new_program")
 def test_a_mean_of_something_else_is_no_moment():
     x, y = data("x", 8, 6), data("y", 8, 6)
