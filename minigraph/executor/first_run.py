@@ -12,7 +12,6 @@ from minigraph.errors import warn
 from minigraph.ir import Operator, Program, Role
 from minigraph.opdef import SUB_BLOCK, is_update
 from minigraph.passes.rewriting import completed_pairs
-from minigraph.passes.shard_state import sharded_state
 from minigraph.runtime.scope import Scope
 from minigraph.support.communicator import Call, Communicator
 
@@ -77,6 +76,8 @@ def _summed(program: Program) -> Iterator[str]:
 
 def _state_of_updates(program: Program) -> set[str]:
     """Names of the state, the same on every rank, that updates and schedules of learning rates read."""
+    from minigraph.passes.shard_state import sharded_state  # late: a run of one rank shares no state
+
     block = program.global_block()
     read = {name for op in block.ops if _is_of_updates(op) for name in op.input_arg_names}
     state = {name for name in read if (var := block.find_var(name)) is not None and var.persistable}
