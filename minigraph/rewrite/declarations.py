@@ -62,7 +62,9 @@ def _changed_fields(var: Variable, new: Variable) -> Iterator[str]:
 
 
 def _changed_order(block: Block, new_block: Block, used: set[str]) -> Iterator[str]:
-    names, new_names = ([var.name for var in each.all_parameters() if var.name in used] for each in (block, new_block))
+    names, new_names = (
+        dict.fromkeys(var.name for var in each.all_parameters() if var.name in used) for each in (block, new_block)
+    )
     kept, new_kept = [name for name in names if name in new_names], [name for name in new_names if name in names]
     if kept != new_kept:
         yield f"the parameters were in the order {', '.join(kept)}, are in {', '.join(new_kept)}"
