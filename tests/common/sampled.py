@@ -141,6 +141,12 @@ def with_gradients(sample, dtype):
     return built
 
 
+@lru_cache(maxsize=256)
+def without_gradients(sample, dtype):
+    """The program of a row; shared, so nobody may change it."""
+    return Built(sample, dtype)
+
+
 WITHOUT_SECOND_GRADIENT = {
     "print": "its gradient is one of it",
     "py_func": "nothing says what the gradient of a backward function is",

@@ -5,7 +5,7 @@ import pytest
 from asserting import assert_same_bits
 from host_cuda import needs_compiler
 from one_op import central_difference
-from sampled import DETERMINISTIC, WITHOUT_SAMPLES, Built, each, with_gradients
+from sampled import DETERMINISTIC, WITHOUT_SAMPLES, each, with_gradients, without_gradients
 from together import check_all
 
 import minigraph as fluid
@@ -75,7 +75,7 @@ def test_types_are_inferred_from_unknown_dimensions(sample):
         for slot, arrays in sample.inputs_as(sample.dtypes[0]).items()
     }
     inferred = sample.definition.infer_types(unknown, sample.definition.convert_attrs(sample.attrs))
-    for name, value in Built(sample, sample.dtypes[0]).run().items():
+    for name, value in without_gradients(sample, sample.dtypes[0]).run().items():
         slot, _, i = name.rpartition("_out_")
         shape = inferred[slot][int(i)].shape
         assert len(shape) == value.ndim and all(map(same_dim, shape, value.shape)), name
@@ -85,7 +85,7 @@ def test_types_are_inferred_from_unknown_dimensions(sample):
 def test_the_gradient_is_the_central_difference(sample):
     built = with_gradients(sample, "float64")
     found = built.run()
-    forward = Built(sample, "float64")
+    forward = without_gradients(sample, "float64")
 
     def weighted_sum(feed):
         results = forward.run(feed={name: feed[name] for name in forward.feed})
@@ -162,7 +162,7 @@ def test_the_imperative_mode_gives_the_bits_of_the_program(sample):
         built = with_gradients(sample, dtype)
         expected, expected_gradients = built.run(built.exact), built.run()
         if sample.op in RULES:  # which was rewritten to be differentiated
-            expected |= Built(sample, dtype).run(built.exact)
+            expected |= without_gradients(sample, dtype).run(built.exact)
         with guard(), fluid.unique_name.guard():
             check_the_imperative_mode(built, expected, expected_gradients)
 
