@@ -141,6 +141,6 @@ class MultiplyPowers(Rules):
         *with_gradients(_inverse, "x", with_results=True),
     )
 
-    def apply(self, program: Program) -> bool:
-        changed = super().apply(program)
+    def _run(self, program: Program) -> bool:
+        changed = super()._run(program)
         return _join_gradients(program) or changed
