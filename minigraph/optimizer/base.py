@@ -26,6 +26,12 @@ from minigraph.support.gc_pause import without_collector
 from minigraph.support.public import public
 
 
+def _distributed_tables(program: Program) -> set[str]:
+    """Names of the tables that ``lookup_table`` reads with `is_distributed`."""
+    lookups = program.global_block().ops.of_type("lookup_table")
+    return {op.inputs["W"][0] for op in lookups if op.attr("is_distributed")}
+
+
 @public
 class Optimizer(OptimizerState):
     """Base of the optimizers.
@@ -177,10 +183,29 @@ class Optimizer(OptimizerState):
     @without_collector
     def append_updates(self, pairs: ParamsGrads) -> list[Operator]:
         """`apply_gradients` for pairs of the default main program, sorted and each with a gradient."""
+        distributed = _distributed_tables(default_main_program())
+        descents = [self._append_descent(*pair) for pair in pairs if pair[0].name in distributed]
+        if descents:
+            pairs = [pair for pair in pairs if pair[0].name not in distributed]
         clipped = self._clip(pairs)
         decayed = append_regularization_ops(clipped, self.regularization)
         with events.step(self, default_main_program()):
-            return self._append_updates([(p, g) for p, g in decayed if g is not None and p.trainable])
+            updated = [(p, g) for p, g in decayed if g is not None and p.trainable]
+            return [*(self._append_updates(updated) if updated or not descents else ()), *descents]
+
+    def _append_descent(self, param: Parameter, grad: Variable) -> Operator:
+        """Append the update of a distributed table, in front of clips and decay, which leave it out, as in fluid."""
+        left_out = (self._grad_clip, param.gradient_clip, self.regularization, param.regularizer)
+        if self.type != "sgd" or any(each is not None for each in left_out):
+            warn(
+                f"{param.name} is a distributed table: as in fluid its update is plain gradient descent, without "
+                f"{type(self).__name__}'s rule, clip and decay. Leave is_distributed out to train it like the others"
+            )
+        program = default_main_program()
+        with program.role_guard(Role.OPTIMIZE, (param, grad)), name_scope("optimizer"):
+            self._create_global_learning_rate()
+            inputs = {"Param": param, "Grad": grad, "LearningRate": self._rate_for(param)}
+            return program.global_block().append_op("sgd", inputs, {"ParamOut": param})
 
     def _clip(self, pairs: ParamsGrads) -> ParamsGrads:
         if self._grad_clip is None:
