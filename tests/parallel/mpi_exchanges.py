@@ -60,28 +60,35 @@ def check_in_place(rank, ranks):
 
 
 def check_parts(rank, ranks):
-    """Parts of large arrays in shared memory, of large ones elsewhere, and of short ones, with padding."""
+    """Parts of large arrays in shared memory, of large ones elsewhere, and of short ones, with padding.
+
+    In later steps they lie where they were, and then on rank 0 elsewhere.
+    """
 
     def held(array, is_shared):
         memory = current().allocate(array.nbytes).view(array.dtype) if is_shared else np.empty_like(array)
         memory[...] = array
         return memory
 
-    shapes, shared = [(400_001,), (300_000,), (7,), (0,)], [True, False, False, False]
-    given = [[drawn(each, shape, "float32") for shape in shapes] for each in range(ranks)]
-    sums = [tree(each, np.add) for each in zip(*given, strict=True)]
-    lengths = [-(-each.size // ranks) for each in sums]
-    mine = [held(*pair) for pair in zip(given[rank], shared, strict=True)]
-    padded = [np.append(each, np.zeros(ranks * n - each.size)) for each, n in zip(sums, lengths, strict=True)]
-    expected = [each.reshape(ranks, -1)[rank] for each in padded]
-    call = Call("test", "parts", 0, "float32", ())
-    reduced = [np.empty(length, "float32") for length in lengths]
-    current().reduce_parts(mine, reduced, call)
-    assert all(map(np.array_equal, reduced, expected))
-    parts = [held(part.astype("float32"), is_shared) for part, is_shared in zip(expected, shared, strict=True)]
-    found = [np.empty_like(each) for each in sums]
-    current().gather_parts(parts, found, call)
-    assert all(map(np.array_equal, found, sums))
+    for sizes in ([400_001, 300_000, 7, 0], [400_001, 7, 0]):  # the short ones are copied to shared memory
+        shared, call = [size == 400_001 for size in sizes], Call("test", f"{len(sizes)} parts", 0, "float32", ())
+        lengths = [-(-size // ranks) for size in sizes]
+        mine = parts = None
+        for step in range(4):
+            given = [[drawn(8 * step + each, (size,), "float32") for size in sizes] for each in range(ranks)]
+            sums = [tree(each, np.add) for each in zip(*given, strict=True)]
+            padded = [np.append(each, np.zeros(ranks * n - each.size)) for each, n in zip(sums, lengths, strict=True)]
+            expected = [each.reshape(ranks, -1)[rank].astype("float32") for each in padded]
+            if mine is None or (step == 2 and rank == 0):
+                mine, parts = (list(map(held, each, shared)) for each in (given[rank], expected))
+            for memory, values in zip((*mine, *parts), (*given[rank], *expected), strict=True):
+                memory[...] = values
+            reduced = [np.empty(length, "float32") for length in lengths]
+            current().reduce_parts(mine, reduced, call)
+            assert all(map(np.array_equal, reduced, expected))
+            found = [np.empty_like(each) for each in sums]
+            current().gather_parts(parts, found, call._replace(operator="gather"))
+            assert all(map(np.array_equal, found, sums))
     assert all(np.array_equal(current().broadcast(each, 1, call), given[1][0]) for each in given[rank][:1])
 
 
