@@ -55,13 +55,14 @@ from minigraph.passes.transpose_weights import TransposeWeights
 from minigraph.passes.turn_transposes import TurnTransposes
 from minigraph.passes.unroll_loops import UnrollLoops
 from minigraph.passes.unroll_recurrent import UnrollRecurrent
+from minigraph.passes.write_out_units import WriteOutUnits
 from minigraph.passes.write_where_assigned import WriteWhereAssigned
 
 # Each pass makes work for later ones: copies hide equal operators, only merged updates take the factor of a clip, and
 # readers that are dead would keep values that the last two passes want for one operator alone.
 IN_ORDER: tuple[Pass, ...] = (
     FuseGlobalNorm(), MergeExchanges(), UnrollRecurrent(), UnrollLoops(), NameElements(), NumberBounds(),
-    OrderOperands(), PickElements(), MoveFactors(), ShareGradients(), FindCrossEntropy(), MeanOfAll(),
+    WriteOutUnits(), OrderOperands(), PickElements(), MoveFactors(), ShareGradients(), FindCrossEntropy(), MeanOfAll(),
     FindNormalizations(), FoldConstants(), ScaleByConstants(), MultiplyPowers(), SumSquares(), BroadcastExpanded(),
     SliceRows(), JoinSlices(), SplitReshaped(), MatmulToMul(), TransposeWeights(), SplitProducts(), SplitOperands(),
     CleanUp(), ScaleIntoMatmul(), TurnTransposes(), TransposeIntoMatmul(), ShareCommonSubexpressions(),

@@ -107,15 +107,16 @@ class BuildStrategy(_Strategy):
 
     Attributes
     ----------
-    merge_exchanges, unroll_recurrent, unroll_loops, name_elements, number_bounds, pick_elements : bool
-    fold_constants, slice_rows, split_reshaped, matmul_to_mul : bool
+    merge_exchanges, unroll_recurrent, unroll_loops, name_elements, number_bounds, write_out_units : bool
+    pick_elements, fold_constants, slice_rows, split_reshaped, matmul_to_mul : bool
     clean_up, share_common_subexpressions, find_gradient_descent, find_momentum, merge_elementwise : bool
     merge_updates, shrink_in_update, fuse_mean_loss, free_addends, write_where_assigned : bool
     fuse_elementwise, skip_assigns : bool
-        Run `MergeExchanges`, `UnrollRecurrent`, `UnrollLoops`, `NameElements`, `NumberBounds`, `PickElements`,
-        `FoldConstants`, `SliceRows`, `SplitReshaped`, `MatmulToMul`, `CleanUp`, `ShareCommonSubexpressions`,
-        `FindGradientDescent`, `FindMomentum`, `MergeElementwise`, `MergeUpdates`, `ShrinkInUpdate`, `FuseMeanLoss`,
-        `FreeAddends`, `WriteWhereAssigned`, `FuseElementwise`, `SkipAssigns`; True by default. They keep every bit.
+        Run `MergeExchanges`, `UnrollRecurrent`, `UnrollLoops`, `NameElements`, `NumberBounds`, `WriteOutUnits`,
+        `PickElements`, `FoldConstants`, `SliceRows`, `SplitReshaped`, `MatmulToMul`, `CleanUp`,
+        `ShareCommonSubexpressions`, `FindGradientDescent`, `FindMomentum`, `MergeElementwise`, `MergeUpdates`,
+        `ShrinkInUpdate`, `FuseMeanLoss`, `FreeAddends`, `WriteWhereAssigned`, `FuseElementwise`, `SkipAssigns`; True by
+        default. They keep every bit.
     transpose_into_matmul : bool
         Run `TransposeIntoMatmul`, which keeps every bit, too; False by default.
     share_gradients, mean_of_all, find_normalizations, find_cross_entropy, find_global_norm, multiply_powers : bool
@@ -169,13 +170,13 @@ class BuildStrategy(_Strategy):
     >>> strategy.fold_constants = False
     >>> [each.name for each in strategy.pipeline()]  # doctest: +NORMALIZE_WHITESPACE
     ['FuseGlobalNorm', 'MergeExchanges', 'UnrollRecurrent', 'UnrollLoops', 'NameElements', 'NumberBounds',
-     'OrderOperands', 'PickElements', 'MoveFactors', 'ShareGradients', 'FindCrossEntropy', 'MeanOfAll',
-     'FindNormalizations', 'ScaleByConstants', 'MultiplyPowers', 'SumSquares', 'BroadcastExpanded', 'SliceRows',
-     'JoinSlices', 'SplitReshaped', 'MatmulToMul', 'TransposeWeights', 'SplitProducts', 'SplitOperands', 'CleanUp',
-     'ScaleIntoMatmul', 'TurnTransposes', 'ShareCommonSubexpressions', 'FuseSoftmaxCrossEntropy', 'SkipJoins',
-     'MergeMatmuls', 'MergeColumnSums', 'MergeProducts', 'TransposeOnce', 'FindGlobalNorm', 'FindGradientDescent',
-     'FindMomentum', 'KeepRows', 'MergeElementwise', 'MergeUpdates', 'ShrinkInUpdate', 'FuseMeanLoss', 'FreeAddends',
-     'RemoveDeadOps', 'WriteWhereAssigned', 'FuseElementwise', 'SkipAssigns']
+     'WriteOutUnits', 'OrderOperands', 'PickElements', 'MoveFactors', 'ShareGradients', 'FindCrossEntropy',
+     'MeanOfAll', 'FindNormalizations', 'ScaleByConstants', 'MultiplyPowers', 'SumSquares', 'BroadcastExpanded',
+     'SliceRows', 'JoinSlices', 'SplitReshaped', 'MatmulToMul', 'TransposeWeights', 'SplitProducts', 'SplitOperands',
+     'CleanUp', 'ScaleIntoMatmul', 'TurnTransposes', 'ShareCommonSubexpressions', 'FuseSoftmaxCrossEntropy',
+     'SkipJoins', 'MergeMatmuls', 'MergeColumnSums', 'MergeProducts', 'TransposeOnce', 'FindGlobalNorm',
+     'FindGradientDescent', 'FindMomentum', 'KeepRows', 'MergeElementwise', 'MergeUpdates', 'ShrinkInUpdate',
+     'FuseMeanLoss', 'FreeAddends', 'RemoveDeadOps', 'WriteWhereAssigned', 'FuseElementwise', 'SkipAssigns']
     """
 
     enable_auto_fusion: bool

@@ -138,6 +138,11 @@ def square_sums(pick):
     return [layers.reduce_sum(layers.square(layers.expand(_matrix(pick, 2, 3), [100, 100])))]
 
 
+def units(pick):
+    """A unit of a long short-term memory."""
+    return list(layers.lstm_unit(_matrix(pick, 2, 3), _matrix(pick, 2, 2), _matrix(pick, 2, 2)))
+
+
 def clips(pick):
     """A clip of two tensors by their norm, which is written out."""
     tensors, limit = [layers.tanh(_matrix(pick, 2, 3)) for _ in range(2)], layers.fill_constant([1], "float32", 0.5)
@@ -211,7 +216,7 @@ PLANTS = {
     "ShrinkInUpdate": two_parameters,
     "SumSquares": square_sums, "SplitOperands": joined_network, "SplitProducts": projections, "SplitReshaped": gates,
     "TransposeIntoMatmul": transposed_operand, "TransposeOnce": frozen_network, "TransposeWeights": transposed_network,
-    "UnrollLoops": loops,
+    "UnrollLoops": loops, "WriteOutUnits": units,
     "WriteWhereAssigned": clipped_state,
 }  # fmt: skip
 """Fragments by the name of the pass that looks for them."""
