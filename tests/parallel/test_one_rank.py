@@ -5,6 +5,7 @@ from threading import Barrier
 
 import numpy as np
 import pytest
+from built_once import built_once
 
 import minigraph as fluid
 from minigraph import layers, optimizer, parallel
@@ -244,11 +245,17 @@ def kept(main, scope):
     return {name: np.array(scope.find_var(name).get_tensor()) for name in names}
 
 
-def train(name, rank=0, ranks=1, **options):
+@built_once
+def rewritten(name, ranks, **options):
     main, startup, loss = built(name)
     rewrite = DataParallel(ranks, **options)
     twin = rewrite(main)
     rewrite.prepare(startup, twin)
+    return main, startup, twin, loss
+
+
+def train(name, rank=0, ranks=1, **options):
+    main, startup, twin, loss = rewritten(name, ranks, **options)
     executor, scope = fluid.Executor(), fluid.Scope()
     executor.run(startup, scope=scope)
     for step in range(4):
