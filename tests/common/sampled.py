@@ -2,7 +2,7 @@
 
 import inspect
 from collections import defaultdict
-from functools import cached_property, lru_cache, wraps
+from functools import cache, cached_property, lru_cache, wraps
 from itertools import count
 
 import numpy as np
@@ -132,7 +132,7 @@ ROUNDED = {"elementwise_div_grad_grad", "elu_grad_grad", "instance_norm_grad_gra
 """Operators that passes of the executor write as others, or whose gradients have equal operators that passes share."""
 
 
-@lru_cache(maxsize=256)  # the laws of a file follow each other on the rows of an operator
+@cache  # all of them take 60 MB, and the laws of most files try them
 def with_gradients(sample, dtype):
     """The program of a row and, if its operator has any, of its gradients; shared, so nobody may change it."""
     built = Built(sample, dtype)
