@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, ClassVar, TypeAlias
 
 from minigraph.passes.rules import Match, Rule, Rules, attr, gradient_of, op, rule, with_gradients
+from minigraph.support.sizes import as_attr
 from minigraph.types import DType
 
 _NO_LABEL = -(1 << 31)
@@ -91,7 +92,7 @@ def _as_written(m: Match, loss: Any) -> Any:
     if "is_all" in m.pattern.captured and _adds_all(m):
         return op("reduce_sum", X=loss, reduce_all=True, keep_dim=m.is_kept)
     is_column = getattr(m, "is_kept", True) and "shape" not in m.pattern.captured
-    return loss if is_column else op("reshape2", X=loss, shape=list(m.x.shape[:-1]), outputs=["Out", "XShape"])[0]
+    return loss if is_column else op("reshape2", X=loss, shape=as_attr(m.x.shape[:-1]), outputs=["Out", "XShape"])[0]
 
 
 def _minus(loss: Callable[..., Any]) -> Callable[..., Any]:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from minigraph.ops.tensor import VALUES_OF
 from minigraph.passes.rules import Match, Rule, Rules, attr, marked, op, rule, with_gradients
 from minigraph.passes.values import Value, Values
+from minigraph.support.sizes import as_attr
 from minigraph.types import DType, as_dtype
 
 _VIEWS = ("reshape2", "squeeze2", "unsqueeze2", "flatten2", "assign")
@@ -97,7 +98,7 @@ def _(m: Match, label: Any, depth: int, dtype: int) -> Any:
 
 
 def _reshaped(x: Any, shape: Sequence[int]) -> Any:
-    return op("reshape2", X=x, shape=list(shape), outputs=["Out", "XShape"])[0]
+    return op("reshape2", X=x, shape=as_attr(shape), outputs=["Out", "XShape"])[0]
 
 
 class PickElements(Rules):

@@ -112,7 +112,10 @@ def _like(op: Operator, name: str, prefix: str | None = None, shape: Sequence[in
     """Create a variable of the type of another one, for a part."""
     given = op.block.vars[name]
     part = op.block.free_name(prefix or f"{name}.part")
-    op.block.create_var(name=part, dtype=given.dtype, shape=given.shape if shape is None else shape)
+    assert given.tensor_type is not None
+    op.block.create_var(name=part).tensor_type = (
+        given.tensor_type if shape is None else given.tensor_type.with_shape(shape)
+    )
     return part
 
 

@@ -143,7 +143,7 @@ def _replace(found: _Projection, values: Values) -> None:
             outputs = {"Y@GRAD": gradient}
             if whole:
                 name = cut.block.free_name(f"{whole[0]}.part")
-                cut.block.create_var(name=name, dtype=given.dtype, shape=given.shape)
+                cut.block.create_var(name=name).tensor_type = given
                 parts.append(name)
                 outputs["X@GRAD"] = name
             insert_for(back.cut, "mul_grad", {"X": x, "Y": weight, "Out@GRAD": flowing}, outputs, attrs)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, Protocol
+from typing import Protocol
 
 from minigraph.errors import (
     CommunicationError,
@@ -31,7 +31,7 @@ class Namespace(Protocol):
 
     def find_var(self, name: str) -> Variable | None: ...
 
-    def create_var(self, *, name: str, shape: Any, dtype: Any, type: VarKind) -> Variable: ...
+    def create_var(self, *, name: str, type: VarKind) -> Variable: ...
 
 
 def infer_outputs(op: Operator, block: Namespace) -> None:
@@ -113,7 +113,7 @@ def _type_read(op: Operator, block: Namespace, slot: str, name: str) -> TensorTy
 def _write_type(op: Operator, block: Namespace, name: str, tensor_type: TensorType) -> None:
     var = block.find_var(name)
     if var is None:
-        block.create_var(name=name, shape=tensor_type.shape, dtype=tensor_type.dtype, type=tensor_type.kind)
+        block.create_var(name=name, type=tensor_type.kind).tensor_type = tensor_type
         return
     declared = var.tensor_type
     note(setattr, var, "tensor_type", declared)

@@ -235,3 +235,11 @@ def closed(shape: tuple[Any, ...], values: Sequence[int]) -> tuple[int, ...]:
 def are_equal(shape: Sequence[int] | None, other: Sequence[int] | None) -> bool:
     """Whether two shapes are equal; a size is asked for only where the ranks are equal."""
     return shape is other or (shape is not None and other is not None and len(shape) == len(other) and shape == other)
+
+
+def as_attr(shape: Sequence[Any]) -> list[int]:
+    """A shape as the attribute of a reshape, with -1 for its open size if it has one and no other hides it."""
+    is_open = [type(size) is OpenSize for size in shape]
+    if is_open.count(True) != 1 or 0 in [size for size, each in zip(shape, is_open, strict=True) if not each]:
+        return [int(size) for size in shape]
+    return [-1 if each else size for size, each in zip(shape, is_open, strict=True)]
