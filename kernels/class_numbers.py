@@ -39,6 +39,39 @@ def _counts(xp, numbers, classes) -> Any:
     return xp.bincount(numbers.astype(np.int64), minlength=classes).astype(np.int32)
 
 
+@kernel("precision_recall")
+def precision_recall(xp, max_probs, indices, labels, weights, states, *, class_number):
+    for what, numbers in (("Indices", indices), ("Labels", labels)):
+        require_inside(xp, numbers, class_number, what)
+    predicted, meant = indices.reshape(-1), labels.reshape(-1)
+    each = xp.ones(len(meant)) if weights is None else weights.reshape(-1).astype(np.float64)
+
+    def sums(numbers, kept) -> Any:
+        return xp.bincount(numbers[kept].astype(np.int64), weights=each[kept], minlength=class_number)
+
+    same = predicted == meant
+    hits, false_positives, false_negatives = sums(meant, same), sums(predicted, ~same), sums(meant, ~same)
+    rejected = each.sum() - hits - false_positives - false_negatives
+    counted = xp.stack([hits, false_positives, rejected, false_negatives], axis=1)
+    total = counted if states is None else counted + states
+    results = _scores(xp, counted), _scores(xp, total), total
+    return tuple(each.astype(max_probs.dtype) for each in results)
+
+
+def _scores(xp, counted) -> Any:
+    """Precision, recall and F1: of the means over the classes, and of the sums."""
+    of_all = xp.concatenate([counted, counted.sum(0, keepdims=True)])
+    hits, false_positives, _, false_negatives = of_all.T
+    shares = []
+    for others in (false_positives, false_negatives):
+        is_any = (hits > 0) | (others > 0)
+        shares.append(xp.where(is_any, hits / xp.where(is_any, hits + others, 1), 1))
+    precision, recall = (xp.stack([share[:-1].mean(), share[-1]]) for share in shares)
+    is_any = (precision > 0) | (recall > 0)
+    f1 = xp.where(is_any, 2 * precision * recall / xp.where(is_any, precision + recall, 1), 0)
+    return xp.stack([precision, recall, f1], axis=1).reshape(-1)
+
+
 # XXH64, https://github.com/Cyan4973/xxHash/blob/dev/doc/xxhash_spec.md
 
 _PRIMES = [np.uint64(p) for p in (

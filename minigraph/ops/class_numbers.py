@@ -61,3 +61,36 @@ def mean_iou(
             require(fits, f"{slot} must be int32[{num_classes}], got {each}")
     counts_type = TensorType(DType.INT32, (num_classes,))
     return TensorType(DType.FP32, (1,)), counts_type, counts_type
+
+
+@op(
+    "precision_recall", inputs="MaxProbs Indices Labels Weights StatesInfo",
+    outputs="BatchMetrics AccumMetrics AccumStatesInfo", grad=None,
+)  # fmt: skip
+def precision_recall(
+    max_probs: TensorType,
+    indices: TensorType,
+    labels: TensorType,
+    weights: TensorType | None,
+    states: TensorType | None,
+    *,
+    class_number: int,
+) -> tuple[TensorType, TensorType, TensorType]:
+    """Precision, recall and F1 of predicted classes, their means over the classes first and those of all samples then.
+
+    AccumStatesInfo, [class_number, 4], counts for each class true and false positives, true and false negatives, and
+    adds StatesInfo; a sample counts as much as Weights says. The six numbers of BatchMetrics are of this batch, those
+    of AccumMetrics of AccumStatesInfo. What nothing is divided by counts as 1, an F1 of zeros as 0. Of MaxProbs only
+    the shape is read.
+    """
+    require(class_number > 0, f"class_number must be positive, got {class_number}")
+    for slot, x in (("MaxProbs", max_probs), ("Indices", indices), ("Labels", labels), ("Weights", weights)):
+        is_column = x is None or (x.rank == 2 and same_dim(x.shape[1], 1) and same_dim(x.shape[0], labels.shape[0]))
+        require(is_column, f"{slot} must have a row of one number for each sample, got {x}")
+    require_integers(indices, "Indices")
+    require_integers(labels, "Labels")
+    if states is not None:
+        fits = states.rank == 2 and all(map(same_dim, states.shape, (class_number, 4)))
+        require(fits, f"StatesInfo must have shape [{class_number}, 4], got {states}")
+    metrics = TensorType(max_probs.dtype, (6,))
+    return metrics, metrics, TensorType(max_probs.dtype, (class_number, 4))

@@ -39,10 +39,10 @@ _LOOKS_AT_VALUES = frozenset({
     "index_select", "index_select_grad", "linear_chain_crf", "linear_chain_crf_grad", "linspace", "lod_array_length",
     "max_pool2d_with_index", "max_pool2d_with_index_grad", "max_pool3d_with_index", "max_pool3d_with_index_grad",
     "mean_iou", "merge_lod_tensor", "multiplex", "nce", "nce_grad", "nll_loss", "nll_loss_grad", "pow", "pow_grad",
-    "random_crop", "range", "read_from_array", "sample_logits", "sample_logits_grad", "scatter", "scatter_nd_add",
-    "scatter_nd_add_grad", "select_input", "shape", "shard_index", "shard_seed", "shuffle_batch", "similarity_focus",
-    "size", "split_lod_tensor", "top_k", "tree_conv", "tree_conv_grad", "unique", "unique_with_counts", "warpctc",
-    "warpctc_grad", "where_index", "write_to_array",
+    "precision_recall", "random_crop", "range", "read_from_array", "sample_logits", "sample_logits_grad", "scatter",
+    "scatter_nd_add", "scatter_nd_add_grad", "select_input", "shape", "shard_index", "shard_seed", "shuffle_batch",
+    "similarity_focus", "size", "split_lod_tensor", "top_k", "tree_conv", "tree_conv_grad", "unique",
+    "unique_with_counts", "warpctc", "warpctc_grad", "where_index", "write_to_array",
 })  # fmt: skip
 """Operators whose kernels read values on the processor, as checks of indices do, or send some to the device."""
 

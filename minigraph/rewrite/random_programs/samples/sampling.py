@@ -48,4 +48,12 @@ SAMPLES = [
         InWrongs=[ints(0, 9, 3, dtype="int32")], InCorrects=[ints(0, 9, 3, dtype="int32")],
         InMeanIou=[np.array([0.5], "float32")],
     ),
+    *(
+        sample("precision_recall", MaxProbs=floats(rows, 1), Indices=ints(0, 3, rows, 1, dtype=dtype),
+               Labels=ints(0, 3, rows, 1, dtype=dtype), class_number=4, **more)
+        for rows, dtype, more in (
+            (5, "int32", {}), (4, "int64", {"Weights": floats(4, 1) ** 2}), (0, "int32", {}),
+            (3, "int32", {"StatesInfo": floats(4, 4) ** 2}),
+        )
+    ),
 ]  # fmt: skip
