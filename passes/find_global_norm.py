@@ -48,15 +48,21 @@ class FindGlobalNorm(Pass):
         if not any(not totals.isdisjoint(op.inputs["X"]) for op in ops.of_type("sqrt")):
             return False
         changed = remove_dead(program)  # whose operators read what nothing else reads
-        values, gone = Values(program), list[Operator]()
-        found = [norm for op in ops.of_type("sqrt") if (norm := _norm(op, values)) is not None]
-        for norm in found:
-            gone += norm.replace()
-        for op in gone:
-            op.block.remove(op)
-        if gone:
+        while _replace_norms(program):  # a root that is read beside the clip is a norm on its own then
             remove_dead(program)
-        return changed or bool(gone)
+            changed = True
+        return changed
+
+
+def _replace_norms(program: Program) -> bool:
+    """Replace clips and norms that are there; returns whether there were any."""
+    values, gone = Values(program), list[Operator]()
+    found = [norm for op in values.block.ops.of_type("sqrt") if (norm := _norm(op, values)) is not None]
+    for norm in found:
+        gone += norm.replace()
+    for op in gone:
+        op.block.remove(op)
+    return bool(gone)
 
 
 @dataclass(frozen=True)

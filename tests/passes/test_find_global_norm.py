@@ -220,3 +220,12 @@ def test_time_is_linear():
         return main
 
     assert_linear(FindGlobalNorm(), make)
+
+
+def test_a_norm_that_is_read_beside_its_clip_is_found_at_once():
+    x, y = data("x", 2, 3, dtype="float32"), data("y", 4, dtype="float32")
+    quotient = number(CLIP) / layers.sqrt(TOTALS["sums"]([x, y]))
+    clipped = layers.elementwise_mul(x, layers.elementwise_min(quotient, number(1.0)))
+    program = fluid.default_main_program()
+    program.roots = (clipped.name, quotient.name)
+    assert FindGlobalNorm().apply(program) and not FindGlobalNorm().apply(program)
