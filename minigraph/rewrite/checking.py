@@ -16,6 +16,7 @@ import numpy as np
 
 from minigraph.errors import MinigraphError, Site, warn
 from minigraph.ir import Program
+from minigraph.passes.rules.element_types import warn_of_sets
 from minigraph.rewrite.cases import Case, are_same_bits, has_declared_shapes, runs_completely
 from minigraph.rewrite.counter_examples import CounterExample
 from minigraph.rewrite.hints import hints_of
@@ -108,6 +109,8 @@ def check(
     """
     subject = Subject(rewrite)
     subject.seconds = seconds
+    for each in _functions(rewrite):
+        warn_of_sets(each)
     fragments = [_Fragment(each) for each in plant]
     hints = hints_of(rewrite, fragments)
     with np.errstate(all="ignore"), _each_line_warning_once():
@@ -123,6 +126,14 @@ def check(
     for fragment in fragments:
         fragment.warn_of_failures()
     return None
+
+
+def _functions(rewrite: Any) -> Iterator[Callable[..., Any]]:
+    """The functions that a pass is written in; those of rules are looked through when they are made."""
+    if inspect.isfunction(rewrite):
+        yield rewrite
+    else:
+        yield from (inspect.unwrap(each) for each in vars(type(rewrite)).values() if inspect.isfunction(each))
 
 
 class _Fragment:

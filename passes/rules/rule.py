@@ -12,6 +12,7 @@ from minigraph.errors import MinigraphError, NotFoundError, RuleError, Site, Wro
 from minigraph.ir import Block, Operator, Program, Variable
 from minigraph.passes import events
 from minigraph.passes.base import Pass
+from minigraph.passes.rules.element_types import warn_of_sets
 from minigraph.passes.rules.fragments import PREFIX, Fragment, Given, line_within, site_of, traced
 from minigraph.passes.rules.matcher import Match, MatchBeforeValues, Matcher, MatchRecorder, fits
 from minigraph.passes.rules.pattern import Pattern
@@ -70,6 +71,7 @@ class Rule(Pass):
     @public
     def where(self, conditions: F) -> F:
         """Decorate a generator that is given a match and yields conditions, each with the text that says it."""
+        _look_through(conditions)
         self._conditions.append(conditions)
         return conditions
 
@@ -79,6 +81,7 @@ class Rule(Pass):
 
         Its parameters are placeholders and captured attributes of the pattern by name, or `m` for the match.
         """
+        _look_through(replacement)
         self._replacement = replacement
         return replacement
 
@@ -88,6 +91,7 @@ class Rule(Pass):
 
         For changes that are no exchange of operators for others, such as an input that is left out.
         """
+        _look_through(edit)
         self._edit = edit
         return edit
 
@@ -403,6 +407,12 @@ def rule(pattern: Callable[..., Any] | None = None, /, *, changes_rounding: bool
         return Rule(function, changes_rounding)
 
     return made if pattern is None else made(pattern)
+
+
+def _look_through(function: Callable[..., Any]) -> None:
+    """Warn of what cannot be meant in a function of a rule."""
+    if not function.__module__.startswith("minigraph."):
+        warn_of_sets(function)
 
 
 def _blocks(rule: Rule, program: Program) -> Iterator[Block]:
