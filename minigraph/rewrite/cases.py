@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,7 @@ from minigraph.runtime.evaluate import bounded_loops, evaluate, results_in_order
 from minigraph.runtime.place import CPUPlace
 from minigraph.runtime.scope import Scope
 from minigraph.runtime.scope_variable import SelectedRows
+from minigraph.support.simulated_ranks import run_ranks
 
 Array = np.ndarray[Any, Any]
 Results = dict[str, list[Array]]
@@ -85,20 +86,31 @@ class Case:
         return self.run()
 
     def run(self, program: Program | None = None, interpreter: Interpreter | None = None) -> Results:
-        """Run the program, or another one on the same arrays."""
+        """Run the program, or another one on the same arrays; one that exchanges values, as the first of two ranks."""
         program = self.program if program is None else program
-        runner = interpreter or _Bounded()
+        if not _exchanges(program):
+            return self._run(program, interpreter or _Bounded(), self.feed)
+        others = {name: value / 2 if value.dtype.kind == "f" else value for name, value in self.feed.items()}
+        first = partial(self._run, program, interpreter or _Bounded(), self.feed)
+        return run_ranks([first, partial(self._run, program, _Bounded(), others)])[0]
+
+    def _run(self, program: Program, runner: Interpreter, feed: Mapping[str, Array]) -> Results:
         runner._rng = np.random.default_rng(self.seed)
         scope = Scope()
         for name, value in self.state.items():
             scope.var(name).get_tensor().set(value.copy())
         names = list(self.fetched)
         with bounded_loops(MOST_LOOPS), results_in_order():
-            fetched = runner.run(program, feed=dict(self.feed), fetch_list=names, scope=scope, return_numpy=False)
+            fetched = runner.run(program, feed=dict(feed), fetch_list=names, scope=scope, return_numpy=False)
         found = {name: arrays_of(value) for name, value in zip(names, fetched, strict=True)}
         for name in scope.local_var_names():
             found[f"new {name}"] = arrays_of(scope.var(name).get_tensor())
         return found
+
+
+def _exchanges(program: Program) -> bool:
+    """Whether operators exchange values with other ranks."""
+    return any("ring_id" in op.definition.attrs for block in program.blocks for op in block.ops)
 
 
 def fetchable(block: Block) -> tuple[str, ...]:

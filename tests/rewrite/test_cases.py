@@ -55,9 +55,8 @@ def names_no_fetch(program):
     return True
 
 
-def test_a_pass_that_is_wrong_where_anything_may_be_fetched_is_found(capsys):
+def test_a_pass_that_is_wrong_where_anything_may_be_fetched_is_found():
     found = rewrite.check(names_no_fetch, programs=2000)
     assert found.program.roots is None and "any value may be fetched (roots is None)" in str(found)
     assert [op.type for op in found.program.global_block().ops] == ["relu"]
-    script = found.to_python()
-    assert "program.roots = None" in script and f"fetched = {list(Case(found.program).fetched)}" in script
+    assert "program.roots = None" in found.to_python()

@@ -128,3 +128,22 @@ def error_clips_are_left_out(program):
     for op in found:
         op.block.remove(op)
     return bool(found)
+
+
+@wrong
+def gradients_are_clipped_before_they_are_summed(program):
+    """The clip of a sum over ranks is not the sum of the clips of each rank."""
+    block, changed = program.global_block(), False
+    for total in ops_of(program, "c_allreduce_sum"):
+        name = total.input("X")[0]
+        clip = next(iter(readers(block, name, total)), None)
+        if clip is None or clip.type not in ("clip", "clip_by_norm") or clip.output("Out") == [name]:
+            continue
+        own = block.create_var(name=f"{name}_clipped")
+        with block.inserting_before(total):
+            block.append_op(clip.type, {"X": name}, {"Out": own}, {**clip.attrs, **keeping(clip)})
+        swap_in(clip, total.type, {"X": own}, {**total.attrs, **keeping(clip)})
+        if not readers(block, name, total):
+            block.remove(total)
+        changed = True
+    return changed

@@ -19,6 +19,7 @@ from minigraph.ir import Block, Parameter, Program, Variable, VarKind
 from minigraph.ir.default_programs import program_guard
 from minigraph.layers.io import fluid_data as data
 from minigraph.opdef import SUB_BLOCK, OpDef, definition_of
+from minigraph.passes.collective import GradAllReduce
 from minigraph.rewrite.cases import fetchable
 from minigraph.rewrite.random_programs.arrays import Drawn
 from minigraph.rewrite.random_programs.attributes import AttrValues
@@ -54,6 +55,9 @@ _RUN_BY = {
     **MADE_BY,
 }  # fmt: skip
 """Types of operators that each of `_SEVERAL` appends."""
+
+_ALL_REDUCE = "c_allreduce_sum"
+"""Type of the operators that add up gradients over ranks."""
 
 _OF_AXES = frozenset({"axes", "axis", "dim"})
 """Names of attributes that tell axes."""
@@ -454,6 +458,8 @@ class _Drawing:
             pairs = train(self._training(), self.block.program, [loss], loss)
         except _UNSUITED:  # an operator without a gradient of its gradient
             return
+        if _ALL_REDUCE in self.hints.types and self.choose.random() < 0.5:
+            GradAllReduce(ranks=2).apply(self.block.program)
         if self.choose.random() < (0.7 if "lazy_mode" in self.hints.attrs else 0.3):
             for op in self.block.ops.of_type("adam"):
                 op.set_attr("lazy_mode", True)
