@@ -119,7 +119,6 @@ def said(path, seconds=1) -> str:
     return ""
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["byte order mark", "named encoding"])
 def test_a_file_has_the_encoding_that_python_finds(kind, tmp_path):
     text = '# coding: latin-1\nclaim = "caf\xe9"\n'.encode("latin-1")
@@ -136,6 +135,7 @@ def test_a_file_in_another_encoding_is_told(tmp_path):
         Answer(str(path))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ENDED)
 def test_a_file_that_ends_its_process_or_has_to_be_ended_gets_a_message(kind, answer):
     source, message = ENDED[kind]
