@@ -8,7 +8,7 @@ from minigraph.errors import VerifyError
 from minigraph.ir import Operator, Program
 from minigraph.parallel.division import check_averages, check_division, check_kept_sums
 from minigraph.parallel.sources import check_sources
-from minigraph.parallel.spreads import SpreadWalk, exchanges
+from minigraph.parallel.spread_walk import SpreadWalk, exchanges
 from minigraph.parallel.waits import check_waits
 from minigraph.support.public import public
 
