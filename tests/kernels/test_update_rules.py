@@ -40,7 +40,8 @@ def test_every_rule_is_compared():
 @pytest.mark.parametrize("mode", [WHOLE, ROWS, LAZY])
 def test_a_kernel_is_written_as_text(mode):
     text = Update(RULES["sgd"], mode).source
-    assert ("grad = merged(xp, grad, scratch)" in text) == (mode != WHOLE)
+    assert ("grad = merged(xp, grad, scratch)" in text) == (mode == ROWS)
+    assert ("grad = merged_or_repeated(xp, grad, scratch)" in text) == (mode == LAZY)
     assert "xp.multiply(grad, rate.reshape(1)" in text or "grad * rate.reshape(1)" in text
 
 
