@@ -171,8 +171,9 @@ class _Loop:
 
     def _append_gradients(self, grad: WhileGrad, final: Mapping[str, str], scopes: Sequence[Mapping[str, str]]) -> None:
         op = grad.op
-        # Counters, which the sub-block counts back, begin as the loop has left them.
-        copies = _Copies(grad, op, (*grad.written, *grad.carried), {name: final[name] for name in grad.written})
+        # Counters, which the sub-block counts back, begin as the loop has left them, or are copies that were kept.
+        counters = {name: final.get(name, name) for name in grad.written}
+        copies = _Copies(grad, op, (*grad.written, *grad.carried), counters)
         for name in grad.carried:
             source, outer = name.removesuffix(GRAD_SUFFIX), grad.incoming.get(name)
             if _is_array(op.block, source):

@@ -100,7 +100,33 @@ def twice(x, h):
     return out, j
 
 
+def by_one_counter(x, h, resets=True):
+    """Two loops with one counter, limit and condition; the counter gets another value after them."""
+    entries = layers.create_array("float32")
+    for t, entry in enumerate(layers.unstack(x)):
+        layers.array_write(entry, integer(t), entries)
+    state, i, n = h * 1.0, integer(0), integer(2)
+    holds = layers.less_than(i, n)
+    for steps in (2, 3 if resets else 2):
+        if resets:
+            layers.assign(integer(LENGTH - steps), i)
+        layers.assign(i + steps, n)
+        layers.less_than(i, n, cond=holds)
+        with layers.While(holds).block():
+            layers.assign(layers.tanh(state + layers.array_read(entries, i)), state)
+            layers.increment(i, 1)
+            layers.less_than(i, n, cond=holds)
+    later = i + 0
+    layers.assign(integer(7), i)
+    return state, later
+
+
+def by_one_counter_that_goes_on(x, h):
+    return by_one_counter(x, h, resets=False)
+
+
 NETWORKS = {
+    "one counter": by_one_counter, "one counter that goes on": by_one_counter_that_goes_on,
     "arrays": by_arrays, "array as a tensor": by_array_as_tensor, "while_loop": by_while_loop,
     "two states": by_two_states, "drawing": by_drawing, "two loops": twice,
 }  # fmt: skip
