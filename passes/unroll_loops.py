@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 from minigraph import unique_name
 from minigraph.ir import Block, Operator, Program, VarKind
@@ -39,6 +40,8 @@ class UnrollLoops(Pass):
     most_operators : int
     """
 
+    keeps_roles: ClassVar[bool] = False
+    """A counter that the gradients count again is left to them, though a clone for tests has none."""
     most_operators: int = 4096
 
     def apply(self, program: Program) -> bool:
