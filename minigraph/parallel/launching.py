@@ -106,6 +106,8 @@ class _Watch:
         self._folder, self._ranks = folder, ranks
         self._ended: list[int] = []
         """Ranks that have ended, in order."""
+        self._by_themselves: set[int] = set()
+        """Those of them that nobody has ended, as far as the system says how they ended."""
         self._is_over = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)
 
@@ -119,45 +121,65 @@ class _Watch:
         if self._thread.ident is not None:
             self._thread.join()
 
-    def first_to_end(self) -> int | None:
-        """The rank that has ended before the end of its script, and so ended the others.
+    def first_to_end(self) -> list[int]:
+        """The ranks of which one has ended before the end of its script, and so ended the others.
 
-        It is the one with the fewest exchanges: the others wait in the one that it has not begun. Of those with as many
-        it is the first; the order alone is not enough, because MPICH may end others while the system ends this one.
+        It is one that nobody has ended, if that is known, and the one with the fewest exchanges: the others wait in the
+        one that it has not begun. The order alone is not enough, because MPICH may end others while the system ends
+        this one. Another rank may not have begun that exchange either when it is ended, or this one waited for it.
+        Which rank it was cannot be told then, and all with the fewest exchanges are given, and the first to end.
         """
         early = [rank for rank in self._ended if not (self._folder / f"rank-{rank}.end").exists()]
-        return min(early, key=lambda rank: exchanges(doing(self._folder, rank)), default=None)
+        early = [rank for rank in early if rank in self._by_themselves] or early
+        begun = {rank: exchanges(doing(self._folder, rank)) for rank in early}
+        return [rank for rank in early if rank == early[0] or begun[rank] == min(begun.values())]
 
     def _watch(self) -> None:
         import select
 
-        poll, watched, missing = select.poll(), dict[int, int](), set(range(self._ranks))
-        while not self._is_over.is_set():
-            for rank in sorted(missing):
-                file = _open_process(doing(self._folder, rank))
-                if file is not None:
-                    watched[file] = rank
-                    poll.register(file, select.POLLIN)
-                    missing.remove(rank)
-            for file, _ in poll.poll(_LOOK):
-                self._ended.append(watched.pop(file))
-                poll.unregister(file)
-                os.close(file)
+        watched, missing = dict[int, tuple[int, int]](), set(range(self._ranks))
+        # Linux keeps what is ready in a queue: epoll gives ranks that end between two looks in the order of their ends.
+        with select.epoll() as queue:
+            is_over = False
+            while not is_over:
+                is_over = self._is_over.is_set()  # and then look once more
+                for rank in sorted(missing):
+                    process = process_of(doing(self._folder, rank))
+                    file = _open_process(process)
+                    if process is not None and file is not None:
+                        watched[file] = rank, process
+                        queue.register(file, select.EPOLLIN)
+                        missing.remove(rank)
+                for file, _ in queue.poll(0 if is_over else _LOOK):
+                    rank, process = watched.pop(file)
+                    self._ended.append(rank)
+                    if _has_ended_itself(process):
+                        self._by_themselves.add(rank)
+                    queue.unregister(file)
+                    os.close(file)
         for file in watched:
             os.close(file)
 
 
-def _open_process(note: str) -> int | None:
-    """A file by which to wait for the process of a rank; None if it is not there, or on another machine."""
-    process = process_of(note)
+def _open_process(process: int | None) -> int | None:
+    """A file by which to wait for a process; None if it is not there, or on another machine."""
     try:
         return None if process is None else os.pidfd_open(process)
     except OSError:
         return None
 
 
-_LOOK = 50
-"""Milliseconds between looks for new ranks, and for the end of all."""
+def _has_ended_itself(process: int) -> bool:
+    """Whether a process that has ended is known to have done so without a signal by which MPI ends ranks."""
+    try:
+        *_, status = Path(f"/proc/{process}/stat").read_text(encoding="utf-8").split()
+    except (OSError, ValueError):  # what has started it knows already, and so the system has forgotten it
+        return False
+    return int(status) & 0x7F not in (signal.SIGTERM, signal.SIGKILL)
+
+
+_LOOK = 0.05
+"""Seconds between looks for new ranks, and for the end of all."""
 
 _SECONDS_TO_END = 3.0
 """Maximum seconds that MPI has to end the ranks."""
@@ -222,10 +244,10 @@ def _environment(ranks: int, folder: str, timeout: float, threads: int | None) -
     return chosen
 
 
-def _story(folder: Path, ranks: int, first: int | None, died: int | None) -> str:
+def _story(folder: Path, ranks: int, first: Sequence[int], died: int | None) -> str:
     """Text that says what went wrong first, and where every rank was.
 
-    `first` is the rank that ended first, if that is known, and `died` the process of which MPI says that it has died.
+    One of the ranks `first` has ended the others, if that is known; MPI says that the process `died` has died.
     """
     failed = sorted((_error(file), rank) for rank in range(ranks) if (file := folder / f"rank-{rank}.error").exists())
     notes = [doing(folder, rank) for rank in range(ranks)]
@@ -235,10 +257,8 @@ def _story(folder: Path, ranks: int, first: int | None, died: int | None) -> str
         if "relative import with no known parent package" in text:
             lines.append("Start a module of a package as python -m does: minigraph launch -n N -m PACKAGE.MODULE.")
     else:
-        dead = (
-            [first] if first is not None else [i for i, text in enumerate(notes) if text.startswith(f"process {died},")]
-        )
-        who = f"rank {dead[0]}" if dead else "a rank"
+        dead = first or [rank for rank, text in enumerate(notes) if text.startswith(f"process {died},")]
+        who = " or ".join(f"rank {rank}" for rank in dead) or "a rank"
         lines = [f"{who} ended before its script did, without an error: by a signal, os._exit or for lack of memory"]
     return "\n".join(
         [*lines, "The ranks were last at:", *(f"  rank {rank}: {text}" for rank, text in enumerate(notes))]
