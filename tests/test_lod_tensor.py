@@ -1,5 +1,7 @@
 """Tensors with lengths of sequences; the numbers are those that Paddle 1.8.5 gives for the same calls."""
 
+import warnings
+
 import numpy as np
 import pytest
 
@@ -116,8 +118,16 @@ def test_what_a_scope_holds_keeps_its_sequences():
 def test_a_tensor_without_a_value_is_empty_with_a_warning():
     tensor = fluid.Scope().var("unset").get_tensor()
     assert tensor.shape() == [0]
-    with pytest.warns(UserWarning, match="unset holds no value yet"):
+    with pytest.warns(UserWarning, match="a variable without a value is an empty array here"):
         assert np.array(tensor).shape == (0,)
+
+
+def test_one_warning_tells_of_all_variables_without_a_value_that_a_line_reads():
+    scope = fluid.Scope()
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("default")
+        assert [np.array(scope.var(name).get_tensor()).size for name in ("fc_0.tmp_0", "fc_0.tmp_1")] == [0, 0]
+    assert len(told) == 1
 
 
 def test_a_part_of_a_tensor_keeps_its_dimensions():

@@ -112,9 +112,12 @@ class LoDTensor:
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
         if self._holder.value is None:
-            # As in fluid, where scripts copy all variables of a program, temporary ones too.
+            # As in fluid, where scripts copy all variables of a program, temporary ones too. Without the name, because
+            # the same warning about the same line is shown once.
             warn(
-                f"{self._holder.name} holds no value yet: its array is empty. Run the startup program", registry=_WARNED
+                "a variable without a value is an empty array here: run the startup program, which sets the "
+                "parameters, or fetch what a run computes",
+                registry=_WARNED,
             )
             return np.zeros(0, dtype)
         # Always a copy, because the next run may change the array in place.
