@@ -199,6 +199,10 @@ class Operator(Node):
     def is_in_place_increment(self) -> bool:
         return self.type == "increment" and self.inputs["X"] == self.outputs["Out"]
 
+    def _is_optimize_op(self) -> bool:
+        """Fluid's question whether the operator is part of an update; the learning rate is not."""
+        return bool(self.role & Role.OPTIMIZE)
+
     @property
     def sub_block(self) -> Block | None:
         """The sub-block that the operator runs; None if it has none."""

@@ -409,6 +409,19 @@ def test_roles_are_given_inside_a_guard_and_end_with_it():
     assert [op.role_vars for op in block.ops] == [(), ("x", "x@GRAD"), ()]
 
 
+def test_the_update_consists_of_the_operators_that_fluid_counts():
+    with program_guard(Program(), Program()):
+        x, y = (fluid.layers.data(name, [width]) for name, width in (("x", 3), ("y", 1)))
+        attr = fluid.ParamAttr(regularizer=fluid.regularizer.L2Decay(0.1))
+        loss = fluid.layers.mean(fluid.layers.square_error_cost(fluid.layers.fc(x, 1, param_attr=attr), y))
+        rate = fluid.layers.exponential_decay(0.1, 2, 0.5)
+        fluid.optimizer.SGD(rate, grad_clip=fluid.clip.GradientClipByGlobalNorm(1.0)).minimize(loss)
+        ops = list(default_main_program().global_block().ops)
+    norm = "square reduce_sum square reduce_sum sum sqrt fill_constant elementwise_max elementwise_div"
+    update = f"{norm} elementwise_mul elementwise_mul scale sum sgd sgd".split()  # recorded from 1.8.5
+    assert [op.type for op in ops if op._is_optimize_op()] == update == [op.type for op in ops[-len(update) :]]
+
+
 def test_the_role_attribute_has_fluids_numbers():
     block = a_block()
     attrs = {"op_role": int(Role.BACKWARD | Role.LOSS), "op_role_var": ["x", "x@GRAD"], "op_namescope": "/a/"}
