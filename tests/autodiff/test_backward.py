@@ -631,6 +631,16 @@ def test_a_gradient_that_is_stopped_counts_as_a_constant():
     np.testing.assert_allclose(evaluate([second], x=value)[0], 1 - np.tanh(value) ** 2, rtol=1e-6)
 
 
+def test_a_gradient_that_is_stopped_leaves_that_of_its_variable():
+    h = layers.elementwise_mul(weight("w", 2), data("x", 2))
+    (step,) = fluid.gradients(layers.reduce_sum(layers.square(h)), h)
+    step.stop_gradient = True  # one step against the loss, as adversarial training takes it
+    ((param, grad),) = fluid.append_backward(layers.reduce_sum(layers.square(h + step)))
+    x = np.array([1.0, -2.0], "float32")
+    value, result = evaluate([param, grad], x=x)
+    np.testing.assert_allclose(result, 2 * 3 * value * x * x, rtol=1e-6)
+
+
 def test_a_target_that_another_target_depends_on_warns():
     x = data("x", 2, wants_gradient=True)
     u = layers.tanh(x)
