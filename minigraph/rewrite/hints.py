@@ -5,6 +5,7 @@ from __future__ import annotations
 import dis
 import inspect
 from collections.abc import Callable, Iterable, Iterator
+from functools import cached_property
 from types import CodeType, FunctionType
 from typing import Any
 
@@ -77,14 +78,31 @@ def _words(value: Any, seen: dict[int, Any]) -> Iterator[Any]:
         yield from (_OF_TRAINING | _DTYPES.keys()).intersection(value.co_names)
         if "layers" in value.co_names:
             yield from (name for name in value.co_names if hasattr(layers, name))
-    elif isinstance(value, property | classmethod | staticmethod):
-        yield from _words(getattr(value, "fget", None) or getattr(value, "__func__", None), seen)
+    elif isinstance(value, property | cached_property | classmethod | staticmethod):
+        yield from _words(_wrapped(value), seen)
     elif inspect.isclass(value):
         yield from _of_class(value, seen)
     elif isinstance(value, Rewrite) or type(value).__module__ == getattr(value, "__module__", ""):
-        fields: dict[str, Any] = getattr(value, "__dict__", {})
-        yield from _words([field for name, field in fields.items() if name != "site"], seen)
+        yield from _words(list(_given(value)), seen)
         yield from _words(type(value), seen)
+
+
+def _wrapped(member: Any) -> Any:
+    """The function that a property or a method of a class is made of."""
+    if isinstance(member, property):
+        return member.fget
+    return member.func if isinstance(member, cached_property) else member.__func__
+
+
+def _given(value: Any) -> Iterator[Any]:
+    """The attributes of an object, but for its place in the code and for what it has computed of the others.
+
+    With these the programs that are drawn for a pass would depend on whether it was used before.
+    """
+    attributes: dict[str, Any] = getattr(value, "__dict__", {})
+    for name, each in attributes.items():
+        if name != "site" and not isinstance(getattr(type(value), name, None), cached_property):
+            yield each
 
 
 def _is_of_python(value: type | FunctionType) -> bool:

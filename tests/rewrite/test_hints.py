@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from enum import Enum
+from functools import cached_property
 
 import pytest
 
@@ -40,6 +41,22 @@ def test_numbers_and_names_of_helpers_are_found():
 
 def test_other_numbers_are_those_of_its_flags():
     assert {0.0, 1.0}.union(hints_of(Picks()).numbers) == {0.0, 0.25, 1.0, 3.0, 7.0}
+
+
+def test_a_cached_value_is_no_hint_but_the_code_that_computes_it_is():
+    class Cached(Pass):
+        @cached_property
+        def wanted(self):
+            return "_".join(["leaky", "relu"]), "softmax", 3 + len("axis")
+
+        def apply(self, program):
+            return bool(program.global_block().ops.of_type(self.wanted[0]))
+
+    each = Cached()
+    before = hints_of(each)
+    assert each.wanted == ("leaky_relu", "softmax", 7)
+    assert hints_of(each) == before
+    assert before.types == ("relu", "softmax") and before.attrs == ("axis",) and 3.0 in before.numbers
 
 
 @pytest.mark.parametrize(
