@@ -14,11 +14,12 @@ import pytest
 from plants import PLANTS
 
 import minigraph
-from minigraph import Program
+from minigraph import Program, layers
 from minigraph.errors import MinigraphError
+from minigraph.ir.versions import types_in_order
 from minigraph.passes import IN_ORDER, LOWERING
 from minigraph.rewrite.hints import hints_of
-from minigraph.rewrite.random_programs.drawing import draw
+from minigraph.rewrite.random_programs.drawing import Hints, draw
 
 
 def drawn(each, seed):
@@ -67,3 +68,22 @@ def test_a_seed_gives_the_same_programs_whatever_the_process_has_done_before():
     )  # fmt: skip
     before, after = json.loads(found.stdout.splitlines()[-1])
     assert after == before == digests()
+
+
+def test_a_program_whose_operators_do_not_fit_at_last_is_drawn_anew():
+    made = []
+
+    def turns_out_not_to_fit(pick):
+        x, y = (layers.fill_constant(shape, "float32", 1.0) for shape in ([2, 3], [3, 2]))
+        found = layers.matmul(x, y)
+        if not made:
+            x.tensor_type = x.tensor_type.with_shape((2, 4))
+            x.op.set_attr("shape", [2, 4])
+        made.append(found)
+        return found
+
+    for seed in range(8):
+        made.clear()
+        program = draw(Random(seed), Hints(plants=(turns_out_not_to_fit,))).program
+        assert list(types_in_order(program.global_block()))
+    assert made

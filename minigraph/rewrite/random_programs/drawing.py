@@ -17,6 +17,7 @@ from minigraph.clip import ErrorClipByValue
 from minigraph.errors import MinigraphError, WrongTypeError
 from minigraph.ir import Block, Parameter, Program, Variable, VarKind
 from minigraph.ir.default_programs import program_guard
+from minigraph.ir.versions import types_in_order
 from minigraph.layers.io import fluid_data as data
 from minigraph.opdef import SUB_BLOCK, OpDef, definition_of
 from minigraph.passes.collective import GradAllReduce
@@ -169,14 +170,29 @@ class Hints:
 
 
 def draw(choose: Random, hints: Hints) -> Drawn:
-    """Draw a program."""
-    with (
-        warnings.catch_warnings(),
-        program_guard(Program(), Program()),
-        unique_name.guard(),
-    ):
+    """Draw a program whose operators accept what they read."""
+    with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # such as that nothing is trained
-        return _Drawing(choose, hints).draw()
+        while True:
+            with program_guard(Program(), Program()), unique_name.guard():
+                drawn = _Drawing(choose, hints).draw()
+            if _is_accepted(drawn.program):
+                return drawn
+
+
+def _is_accepted(program: Program) -> bool:
+    """Whether the types fit that results have after all operators were appended.
+
+    Sizes that were open when an operator was appended may be known later: a gradient of a gradient replaces operators
+    by others, of whose results inference knows more.
+    """
+    try:
+        for block in program.blocks:
+            for _ in types_in_order(block):
+                pass
+    except MinigraphError:
+        return False
+    return True
 
 
 class _Drawing:
