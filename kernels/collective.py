@@ -29,14 +29,17 @@ for _reduction in REDUCTIONS:
 @kernel("merged_c_allreduce_sum", view="x", joins="over")
 def merged_c_allreduce_sum(xp, x, *, ring_id, op_input_names, over=None):
     flat = over if over is not None else xp.concatenate([each.reshape(-1) for each in x])
-    names = f"{op_input_names[0]} and {len(op_input_names) - 1} more"
-    call = _call("merged_c_allreduce_sum", (names,), ring_id, flat)
-    total = current().on(xp).all_reduce(flat, "sum", call, over)
+    total = current().on(xp).all_reduce(flat, "sum", merged_call(op_input_names, ring_id, flat), over)
     parts, start = [], 0
     for each in x:
         parts.append(total[start : start + each.size].reshape(each.shape))
         start += each.size
     return parts
+
+
+def merged_call(names, ring_id, flat):
+    """The exchange of several arrays as one vector."""
+    return _call("merged_c_allreduce_sum", (f"{names[0]} and {len(names) - 1} more",), ring_id, flat)
 
 
 @kernel("c_allreduce_sum", rows=True)

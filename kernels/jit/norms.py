@@ -50,6 +50,11 @@ def _loops_of(dtypes: set[Any], size: int) -> _Norm | None:
     return None if kind is None or size < offers.LEAST else _Norm(kind, size)
 
 
+def parts_of_squares() -> Callable[[Any], Sequence[float]]:
+    """A loop that gives two numbers whose sum is that of the squares of a vector of float32."""
+    return _LOOPS.compiled("parts_of_squares", "UniTuple(float64, 2)(float32[::1])")
+
+
 class _Norm:
     """Norms and products of arrays of one type, with `size` elements in all."""
 

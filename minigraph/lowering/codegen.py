@@ -87,11 +87,14 @@ class Compiled:
         earlier: tuple[Instructions, OutputPlan, Resized] | None = None
         if like is not None:
             before, resized = like
-            earlier = before.instructions, before._buffer_plan.outputs, resized
+            earlier = before._assembled, before._buffer_plan.outputs, resized
             self.bodies += before.bodies  # whose sizes are the same
-        self.instructions: Instructions = assemble(
-            steps, buffers, place, jit, self._calling(place, jit, blocks), earlier
-        )
+        self._assembled: Instructions = assemble(steps, buffers, place, jit, self._calling(place, jit, blocks), earlier)
+        self.instructions = self._assembled
+        if buffers.flat.over and place.kind == "cpu":
+            from minigraph.lowering.measured_sums import measure_sums  # late: most programs are those of one rank
+
+            self.instructions = measure_sums(self._assembled, buffers.flat.over, jit)
         self.state = self.instructions.state_values
         self.replaces = list(steps.replaced_state)
         self.ticks: list[int] | None = [] if timed else None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import os
 import sys
 import time
@@ -150,26 +151,59 @@ class MpiRank(Communicator):
     def all_reduce(
         self, array: np.ndarray[Any, Any], reduction: str, call: Call, out: np.ndarray[Any, Any] | None = None
     ) -> np.ndarray[Any, Any]:
-        if self._shared is not None and array.nbytes >= _MIN_SHARED:
-            memory, processes = self._shared
-            spot = memory.find(array) if out is array else _NOWHERE
-            spots = [Spot(*row) for row in self._agree(call, array.nbytes, spot)[:, 1:].tolist()]
-            if _NOWHERE not in spots:
-                blocks = map(memory.open, processes, spots)
-                self._reduce_shared([each[: array.nbytes].view(array.dtype) for each in blocks], REDUCTIONS[reduction])
-                return array
-        return super().all_reduce(array, reduction, call, out)
+        given = self._in_place(array, call, out is array)
+        if given is None:
+            return super().all_reduce(array, reduction, call, out)
+        self._reduce_shared(given, REDUCTIONS[reduction])
+        return array
 
-    def _reduce_shared(self, given: Sequence[np.ndarray[Any, Any]], combine: Callable[..., Any]) -> None:
-        """Reduce this rank's part of the ranks' arrays, and write it to all of them."""
+    def sum_with_squares(
+        self, array: np.ndarray[Any, Any], call: Call, squares: Callable[[np.ndarray[Any, Any]], Sequence[float]]
+    ) -> float | None:
+        given = self._in_place(array, call, True)
+        if given is None:
+            super().all_reduce(array, "sum", call, array)
+            return None
+        return self._reduce_shared(given, np.add, squares)
+
+    def _in_place(self, array: np.ndarray[Any, Any], call: Call, is_out: bool) -> Sequence[np.ndarray[Any, Any]] | None:
+        """The arrays of all ranks, if all lie in shared memory and are to be reduced there, as `is_out` says here."""
+        if self._shared is None or array.nbytes < _MIN_SHARED:
+            return None
+        memory, processes = self._shared
+        spot = memory.find(array) if is_out else _NOWHERE
+        spots = [Spot(*row) for row in self._agree(call, array.nbytes, spot)[:, 1:].tolist()]
+        if _NOWHERE in spots:
+            return None
+        return [each[: array.nbytes].view(array.dtype) for each in map(memory.open, processes, spots)]
+
+    def _reduce_shared(
+        self,
+        given: Sequence[np.ndarray[Any, Any]],
+        combine: Callable[..., Any],
+        squares: Callable[[np.ndarray[Any, Any]], Sequence[float]] | None = None,
+    ) -> float | None:
+        """Reduce this rank's part of the ranks' arrays, and write it to all of them.
+
+        Returns the sum of the squares of all that is reduced, which `squares` adds up while it is in the cache; None
+        unless all ranks give such a function.
+        """
+        found: list[float] = []
         length = -(-given[0].size // self.size)
         mine = [each[length * self.rank : length * (self.rank + 1)] for each in given]
         for begin in range(0, mine[0].size, _CHUNK):
             first, *others = [each[begin : begin + _CHUNK] for each in mine]
             _combine([first, *others], combine, first)
+            if squares is not None:
+                found.extend(squares(first))
             for piece in others:
                 piece[...] = first
-        self._wait(self._comm.Ibarrier())
+        # It ends when all ranks have come, like a barrier.
+        total = math.nan if squares is None else math.fsum(found)
+        rest = math.fsum([*found, -total]) if math.isfinite(total) else 0.0
+        totals = np.empty((self.size, 2))
+        self._wait(self._comm.Iallgather(np.array([total, rest]), totals))
+        return None if np.isnan(totals).any() else math.fsum(totals.ravel().tolist())
 
     def broadcast(self, array: np.ndarray[Any, Any], root: int, call: Call) -> np.ndarray[Any, Any]:
         self._agree(call, array.nbytes)

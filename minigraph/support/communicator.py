@@ -134,6 +134,17 @@ class Communicator(ABC):
         mine = tree(self.scatter(padded.reshape(self.size, length), call), combine)
         return self.all_gather(mine, call)[: flat.size].reshape(array.shape)
 
+    def sum_with_squares(
+        self, array: np.ndarray[Any, Any], call: Call, squares: Callable[[np.ndarray[Any, Any]], Sequence[float]]
+    ) -> float | None:
+        """Sum a vector over the ranks where it lies; return the sum of the squares of the sums, on all ranks the same.
+
+        Numbers that `squares` gives for a part add up to the sum of its squares. None where it is not quicker to add
+        up squares on the way.
+        """
+        self.all_reduce(array, "sum", call, array)
+        return None
+
     def reduce_scatter(self, array: np.ndarray[Any, Any], call: Call) -> np.ndarray[Any, Any]:
         """The part of this rank, along the first dimension, of the sum over all ranks."""
         parts = array.reshape(self.size, array.shape[0] // self.size, *array.shape[1:])

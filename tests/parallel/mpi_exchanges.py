@@ -59,6 +59,27 @@ def check_in_place(rank, ranks):
             assert array.tobytes() == expected.tobytes()
 
 
+def check_squares(rank, ranks):
+    """Squares of sums that are added up on the way, unless one rank does without."""
+    given = [drawn(each, (SIZE,), "float32") for each in range(ranks)]
+    expected = tree(given, np.add)
+    call = Call("test", "squares", 0, "float32", (SIZE,))
+    for who in ("all ranks", "all ranks", "rank 0"):
+        array = current().allocate(SIZE * 4).view("float32")
+        array[:] = given[rank]
+        if who == "rank 0" and rank != 0:
+            current().all_reduce(array, "sum", call, out=array)
+            total = None
+        else:
+            total = current().sum_with_squares(array, call, lambda part: [float(part.astype("float64").dot(part))])
+        assert array.tobytes() == expected.tobytes()
+        if who == "rank 0" or (totals := set(current().compare(str(total)))) == {"None"}:  # or nothing is shared
+            assert total is None
+        else:
+            assert totals == {str(total)}
+            assert np.isclose(total, np.square(expected, dtype="float64").sum(), rtol=1e-12)
+
+
 def check_parts(rank, ranks):
     """Parts of large arrays in shared memory, of large ones elsewhere, and of short ones, with padding.
 
@@ -122,4 +143,5 @@ if __name__ == "__main__":
     check_arrays(parallel.rank(), parallel.size())
     check_parts(parallel.rank(), parallel.size())
     check_in_place(parallel.rank(), parallel.size())
+    check_squares(parallel.rank(), parallel.size())
     print(train(parallel.rank(), parallel.size()))
