@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from minigraph.errors import RewriteError
 from minigraph.ir import Operator
 from minigraph.ir.dataflow import is_persistable
-from minigraph.opdef import EMPTY
+from minigraph.opdef import EMPTY, is_update
 from minigraph.passes.rules.matcher import Match, MatchRecorder
 from minigraph.passes.values import Value, Values
 
@@ -152,9 +152,7 @@ def _place_of(
     if len(ends) > 1:
         roots = sorted(dict.fromkeys(roots), key=values.position.__getitem__)
         names = {value.name for value, _ in ends}
-        # A single operator, such as an update, reads all before it writes over some.
-        overwrites = len(roots) > 1 and not names.isdisjoint([each.name for each in inputs])
-        if len(names) < len(ends) or overwrites:
+        if len(names) < len(ends) or _overwrites(roots, names.intersection([each.name for each in inputs])):
             if recorder is not None:
                 recorder.differs(
                     roots[-1], "outputs", "results with names of their own", "one that overwrites another value"
@@ -172,6 +170,20 @@ def _place_of(
     elif recorder is not None:
         recorder.differs(match.ops[-1], "outputs", "a result", "none, for it is left out")
     return None
+
+
+def _overwrites(roots: Sequence[Operator], names: Iterable[str]) -> bool:
+    """Whether operators write over inputs of these names, but for a single operator that is made for it.
+
+    A replacement knows of that: its pattern is an update, or writes in ``MeanOut`` over what it reads in ``Mean``.
+    Others do so only where a program happens to write a name again.
+    """
+    return any([len(roots) > 1 or not _is_updated(name, roots[0]) for name in names])
+
+
+def _is_updated(name: str, op: Operator) -> bool:
+    slots = [slot for slot, given in op.inputs.items() if name in given]
+    return is_update(op.definition) or any([name in op.outputs.get(f"{slot}Out", ()) for slot in slots])
 
 
 def _each(found: Value | tuple[Value, ...] | None) -> tuple[Value, ...]:

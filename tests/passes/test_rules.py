@@ -1043,6 +1043,30 @@ def test_an_update_that_writes_over_several_of_its_operands_can_be_replaced():
     ]
 
 
+def test_an_operator_that_writes_over_an_operand_by_chance_is_left_alone():
+    @rule
+    def gradients_of_sum(x, y, d):
+        return op("elementwise_add_grad", X=x, Y=y, Out_GRAD=d, outputs=["X@GRAD", "Y@GRAD"])
+
+    gradients_of_sum.to(lambda d: (op("scale", X=d), op("scale", X=d)))
+    text = """
+        block 0
+          data x: float32[2]
+          data y: float32[2]
+          data c: float32[2]
+          d: float32[2] = scale(X=c)
+          X@GRAD={}: float32[2], Y@GRAD=b: float32[2] = elementwise_add_grad(X=x, Y=y, Out@GRAD=d)
+    """
+    assert after(gradients_of_sum, text.format("a"), "a", "b")[1:] == [
+        "a: float32[2] = scale(X=d)",
+        "b: float32[2] = scale(X=d)",
+    ]
+    over = text.format("d").replace("=d: float32[2],", "=d,")
+    assert "elementwise_add_grad" in after(gradients_of_sum, over, "d", "b")[1]
+    why = gradients_of_sum.why_not(program_of(over, "d", "b"), 1)
+    assert why.found == "one that overwrites another value"
+
+
 @pytest.mark.parametrize("old", ["scale(X=p)", "p"])
 def test_a_replacement_reads_nothing_that_it_has_written_over(old):
     def replacement(p, g, lr):
