@@ -143,6 +143,12 @@ def units(pick):
     return list(layers.lstm_unit(_matrix(pick, 2, 3), _matrix(pick, 2, 2), _matrix(pick, 2, 2)))
 
 
+def looked_up_rows(pick):
+    """Rows of a table, which a training updates."""
+    ids = layers.fill_constant([3, 1], "int64", pick.choose.choice((0, 4)))
+    return [layers.tanh(layers.embedding(ids, [20, 3]))]
+
+
 def clips(pick):
     """A clip of two tensors by their norm, which is written out."""
     tensors, limit = [layers.tanh(_matrix(pick, 2, 3)) for _ in range(2)], layers.fill_constant([1], "float32", 0.5)
@@ -210,7 +216,8 @@ def two_parameters(pick):
 PLANTS = {
     "FindCrossEntropy": entropy, "FindGlobalNorm": clips, "FindGradientDescent": updates, "FindMomentum": updates,
     "FuseMeanLoss": losses,
-    "FuseSoftmaxCrossEntropy": losses, "JoinSlices": slices, "MergeColumnSums": network, "MergeElementwise": updates,
+    "FuseSoftmaxCrossEntropy": losses, "JoinSlices": slices, "KeepRows": looked_up_rows,
+    "MergeColumnSums": network, "MergeElementwise": updates,
     "MergeMatmuls": network, "MergeProducts": network, "MoveFactors": multiples, "NameElements": arrays,
     "NumberBounds": bounded_slices, "PickElements": picks,
     "ShrinkInUpdate": two_parameters,
