@@ -27,6 +27,7 @@ if TYPE_CHECKING:  # imported when they are asked for, see the end
     from minigraph.passes.fuse_global_norm import FuseGlobalNorm
     from minigraph.passes.fuse_mean_loss import FuseMeanLoss
     from minigraph.passes.fuse_softmax_cross_entropy import FuseSoftmaxCrossEntropy
+    from minigraph.passes.group_convolutions import GroupConvolutions
     from minigraph.passes.join_slices import JoinSlices
     from minigraph.passes.keep_rows import KeepRows
     from minigraph.passes.matmul_to_mul import MatmulToMul
@@ -90,6 +91,7 @@ __all__ = [
     "FuseMeanLoss",
     "FuseSoftmaxCrossEntropy",
     "GradAllReduce",
+    "GroupConvolutions",
     "JoinSlices",
     "KeepRows",
     "LocalSGD",

@@ -22,6 +22,7 @@ from minigraph.passes.fuse_elementwise import FuseElementwise
 from minigraph.passes.fuse_global_norm import FuseGlobalNorm
 from minigraph.passes.fuse_mean_loss import FuseMeanLoss
 from minigraph.passes.fuse_softmax_cross_entropy import FuseSoftmaxCrossEntropy
+from minigraph.passes.group_convolutions import GroupConvolutions
 from minigraph.passes.join_slices import JoinSlices
 from minigraph.passes.keep_rows import KeepRows
 from minigraph.passes.matmul_to_mul import MatmulToMul
@@ -64,8 +65,8 @@ IN_ORDER: tuple[Pass, ...] = (
     FuseGlobalNorm(), MergeExchanges(), UnrollRecurrent(), UnrollLoops(), NameElements(), NumberBounds(),
     WriteOutUnits(), OrderOperands(), PickElements(), MoveFactors(), ShareGradients(), FindCrossEntropy(), MeanOfAll(),
     FindNormalizations(), FoldConstants(), ScaleByConstants(), MultiplyPowers(), SumSquares(), BroadcastExpanded(),
-    SliceRows(), JoinSlices(), SplitReshaped(), MatmulToMul(), TransposeWeights(), SplitProducts(), SplitOperands(),
-    CleanUp(), ScaleIntoMatmul(), TurnTransposes(), TransposeIntoMatmul(), ShareCommonSubexpressions(),
+    SliceRows(), JoinSlices(), SplitReshaped(), GroupConvolutions(), MatmulToMul(), TransposeWeights(), SplitProducts(),
+    SplitOperands(), CleanUp(), ScaleIntoMatmul(), TurnTransposes(), TransposeIntoMatmul(), ShareCommonSubexpressions(),
     FuseSoftmaxCrossEntropy(), SkipJoins(), MergeMatmuls(), MergeColumnSums(), MergeProducts(), TransposeOnce(),
     FindGlobalNorm(), FindGradientDescent(), FindMomentum(), KeepRows(), MergeElementwise(), MergeUpdates(),
     ShrinkInUpdate(), FuseMeanLoss(), FreeAddends(), RemoveDeadOps(), WriteWhereAssigned(), FuseElementwise(),

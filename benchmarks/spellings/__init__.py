@@ -10,7 +10,7 @@ from .distances import DICE, DIVERGENCE, GATED, ROOT_MEAN_SQUARE, TRIPLET
 from .elements import DIFFERENCE, GELU, INVERSE_ROOT, SWISH
 from .formulas import BIAS, CUBIC, FACTOR_ONCE, LAYER_NORM, LOG_SOFTMAX, LOSS, RESHAPE, SOFTMAX
 from .losses import GATE, HARD_SWISH, SQUARED_ERROR, TEMPERATURE
-from .networks import ATTENTION, CONVOLUTION, MLP, SUM, updates
+from .networks import ATTENTION, CONVOLUTION, DEPTHWISE, MLP, SUM, updates
 from .normalizations import BATCH_NORM, GROUP_NORM, INSTANCE_NORM
 from .pieces import (
     AFFINE,
@@ -38,6 +38,7 @@ TASKS = {
     "GRU": GRU,
     "attention": ATTENTION,
     "convolution": CONVOLUTION,
+    "convolution of each channel": DEPTHWISE,
     "loss": LOSS,
     "sum": SUM,
     "softmax": SOFTMAX,

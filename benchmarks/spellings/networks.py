@@ -5,7 +5,21 @@ from itertools import pairwise
 import minigraph as fluid
 from minigraph import layers
 
-from .tasks import BATCH, HIDDEN, VIEWS_STAY, Apart, Task, attr, classified, has_more_state, labels, numbers, parameter
+from .tasks import (
+    BATCH,
+    HIDDEN,
+    VIEWS_STAY,
+    Apart,
+    Task,
+    attr,
+    classified,
+    differs_by,
+    has_more_state,
+    labels,
+    numbers,
+    parameter,
+    start_of,
+)
 
 # A network of fully connected layers
 
@@ -157,6 +171,64 @@ CONVOLUTION = Task(
     apart={
         "add of four dimensions": VIEWS_STAY,
         "batch_norm": Apart("reads statistics, which are state", has_more_state),
+    },
+)
+
+# A convolution of each channel by itself
+
+CHANNELS = 16
+
+
+def _kernel(i=slice(None)):
+    name = "k" if isinstance(i, slice) else f"k{i}"
+    return attr(name, start=start_of("k", CHANNELS, 1, 3, 3)[i].reshape(-1, 1, 3, 3))
+
+
+def _each_channel(convolve):
+    def loss(x, y):
+        found = layers.relu(convolve(layers.elementwise_mul(x, parameter("each", CHANNELS), axis=1)))
+        return classified(layers.reduce_mean(found, dim=[2, 3]), y, CHANNELS)
+
+    return loss
+
+
+def _by_groups(x, padding=1, **options):
+    return layers.conv2d(
+        x, CHANNELS, 3, padding=padding, groups=CHANNELS, param_attr=_kernel(), bias_attr=False, **options
+    )
+
+
+def _one_by_one(cut):
+    def convolve(x):
+        parts = [
+            layers.conv2d(part, 1, 3, padding=1, param_attr=_kernel(i), bias_attr=False)
+            for i, part in enumerate(cut(x))
+        ]
+        return layers.concat(parts, axis=1)
+
+    return convolve
+
+
+MORE_FILTERS = Apart(
+    "has a parameter for each channel, which are joined, and their gradients cut", differs_by(["concat", "split"])
+)
+
+DEPTHWISE = Task(
+    lambda: {"x": numbers(8, CHANNELS, 12, 12), "y": labels(8)},
+    {
+        "groups": _each_channel(_by_groups),
+        "SAME": _each_channel(lambda x: _by_groups(x, "SAME")),
+        "without cuDNN": _each_channel(lambda x: _by_groups(x, use_cudnn=False)),
+        "split": _each_channel(_one_by_one(lambda x: layers.split(x, CHANNELS, dim=1))),
+        "slices": _each_channel(_one_by_one(lambda x: [layers.slice(x, [1], [i], [i + 1]) for i in range(CHANNELS)])),
+    },
+    apart={
+        "without cuDNN": Apart(
+            "has an operator of another name",
+            differs_by(["depthwise_conv2d", "depthwise_conv2d_grad"], ["conv2d", "conv2d_grad"]),
+        ),
+        "split": MORE_FILTERS,
+        "slices": MORE_FILTERS,
     },
 )
 

@@ -143,6 +143,19 @@ def units(pick):
     return list(layers.lstm_unit(_matrix(pick, 2, 3), _matrix(pick, 2, 2), _matrix(pick, 2, 2)))
 
 
+def grouped_convolutions(pick):
+    """Convolutions of the halves of the channels, whose results are joined."""
+    x = layers.reshape(_matrix(pick, 4, 8), [1, 2, 4, 4])
+    filters = [layers.create_parameter([2, 1, 2, 2], "float32") for _ in range(2)]
+    parts = layers.split(x, 2, dim=1)
+    return [layers.tanh(layers.concat([_convolved(*each) for each in zip(parts, filters, strict=True)], axis=1))]
+
+
+def _convolved(x, filters):
+    block = default_main_program().current_block()
+    return block.emit("conv2d", Input=x, Filter=filters)
+
+
 def looked_up_rows(pick):
     """Rows of a table, which a training updates."""
     ids = layers.fill_constant([3, 1], "int64", pick.choose.choice((0, 4)))
@@ -216,8 +229,8 @@ def two_parameters(pick):
 PLANTS = {
     "FindCrossEntropy": entropy, "FindGlobalNorm": clips, "FindGradientDescent": updates, "FindMomentum": updates,
     "FuseMeanLoss": losses,
-    "FuseSoftmaxCrossEntropy": losses, "JoinSlices": slices, "KeepRows": looked_up_rows,
-    "MergeColumnSums": network, "MergeElementwise": updates,
+    "FuseSoftmaxCrossEntropy": losses, "GroupConvolutions": grouped_convolutions, "JoinSlices": slices,
+    "KeepRows": looked_up_rows, "MergeColumnSums": network, "MergeElementwise": updates,
     "MergeMatmuls": network, "MergeProducts": network, "MoveFactors": multiples, "NameElements": arrays,
     "NumberBounds": bounded_slices, "PickElements": picks,
     "ShrinkInUpdate": two_parameters,
