@@ -32,7 +32,7 @@ class Reduction(Protocol):
 def _reduction(op_type: str, formula: str) -> Reduction:
     @layer_called(op_type, formula)
     def reduction(input: Variable, dim: Dim = None, keep_dim: bool = False, name: str | None = None) -> Variable:
-        dims = [dim] if isinstance(dim, INTEGERS) else list(dim or ())
+        dims = [dim] if isinstance(dim, INTEGERS) else list(() if dim is None else dim)
         # Fluid writes [0] beside `reduce_all`; it has no meaning then.
         return emit(op_type, name, X=input, dim=dims or [0], keep_dim=keep_dim, reduce_all=not dims)
 

@@ -84,3 +84,9 @@ def test_data_made_in_a_branch_belongs_to_the_global_block():
     feed = {"x": np.ones((2, 4), "float32"), "y": np.ones((2, 4), "float32")}
     (found,) = fluid.Executor().run(feed=feed, fetch_list=[chosen])
     np.testing.assert_array_equal(found, np.full((2, 4), 2, "float32"))
+
+
+@pytest.mark.parametrize("dim", [[0, 1], (0, 1), range(2), np.array([0, 1])], ids=lambda dim: type(dim).__name__)
+def test_dimensions_to_reduce_may_be_any_sequence(dim):
+    """Of these, 1.8.5 takes the list alone, and refuses the others in its C++ code."""
+    assert layers.reduce_mean(fluid.data("x", [2, 3, 4]), dim).shape == (4,)
