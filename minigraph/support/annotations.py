@@ -134,11 +134,17 @@ def _annotation(function: Callable[..., Any], name: str) -> Any:
         return Any
 
 
+def _kinds(hint: Any) -> tuple[Any, ...]:
+    """The members of a union, or else the annotation itself."""
+    is_union = isinstance(hint, types.UnionType) or typing.get_origin(hint) is typing.Union
+    return typing.get_args(hint) if is_union else (hint,)
+
+
 def _in_words(hint: Any) -> str:
     """An annotation in words, such as ``an int or None``."""
     origin, within = typing.get_origin(hint), typing.get_args(hint)
-    if isinstance(hint, types.UnionType) or origin is typing.Union:
-        return " or ".join(map(_in_words, within))
+    if len(kinds := _kinds(hint)) > 1:
+        return " or ".join(map(_in_words, kinds))
     if hint is None or hint is type(None):
         return "None"
     if origin is typing.Literal:
@@ -146,7 +152,8 @@ def _in_words(hint: Any) -> str:
     if origin in (Callable, type):
         return "a function" if origin is Callable else "a class"
     if origin is not None:
-        elements = [_in_words(each).removeprefix("a ").removeprefix("an ") for each in within if each is not ...]
+        members = [kind for each in within if each is not ... for kind in _kinds(each)]
+        elements = [_in_words(each).removeprefix("a ").removeprefix("an ") for each in members]
         return f"{_in_words(origin)} of {' and '.join(elements)}"
     name = getattr(hint, "__name__", str(hint))
     name = "Tensor" if name == "Eager" else name

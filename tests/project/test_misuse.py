@@ -281,6 +281,10 @@ def test_a_call_inside_of_one_that_succeeds_may_fail():
             lambda x: layers.range(0, "a", 1, "int64"),
             r"(?s)^range: .*end = 'a'.*Give end a float or a Variable, .*=0\.1",
         ),
+        (
+            lambda x: layers.unsqueeze(x, range(2)),
+            r"(?s)^unsqueeze2: .*Give axes an int or a sequence of int and Variable or a Variable, such as axes=10",
+        ),
         (lambda x: fluid.gradients(None, x), "^gradients: targets must be a Variable or a sequence of Variable"),
         (lambda x: fluid.diff(1, 2), "^diff: a must be a Program, got 1; b must be a Program, got 2"),
     ],
