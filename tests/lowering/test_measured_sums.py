@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from jit_support import needs_numba
 
 import minigraph as fluid
 from minigraph.executor.interpreter import Interpreter
@@ -62,7 +63,7 @@ def norms(executor, norm, communicator, given="[g, h]", p="2.0", dtype="float32"
     return found
 
 
-@pytest.mark.parametrize("jit", [False, True])
+@pytest.mark.parametrize("jit", [False, pytest.param(True, marks=needs_numba)])
 @pytest.mark.parametrize("norm", [NORM, FACTOR])
 @pytest.mark.parametrize("given", ["[g, h]", "[h, g]"])
 def test_norms_of_all_sums_take_the_squares(norm, given, jit):
