@@ -136,7 +136,8 @@ PASS_BY_HAND = [
     wrong("pass_by_hand", "changed the program and says that it did not", ("changed = True", "pass")),
     wrong("pass_by_hand", "says that it changed the program, and did not",
           ("return changed", "return True")),
-    wrong("pass_by_hand", "changes a program a second time", ("            values.erase(op)\n", "")),
+    wrong("pass_by_hand", "changes a program a second time",
+          ("            values.erase(op)\n", ""), ("self.apply(program)", "pass")),
     wrong("pass_by_hand", "The reference saves more",
           (LIVE_OUT, LIVE_OUT + ' or not values.is_used_once(values.output(op, "Out"))')),
 ]  # fmt: skip

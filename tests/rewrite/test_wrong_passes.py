@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 LARGER = {
-    "constants_leave_the_loop", "recurrent_networks_run_forward", "the_body_runs_once",
+    "constants_leave_the_loop", "recurrent_networks_run_forward", "sequences_have_one_order", "the_body_runs_once",
     "the_first_writer_in_a_body_is_dropped",
 }  # fmt: skip
 """Passes whose programs need 6 to 8 operators; those of the others have 5 at most."""

@@ -194,6 +194,10 @@ def test_a_name_too_long_is_an_error_and_a_long_one_of_wide_letters_is_not(tmp_p
     with pytest.raises(FileAccessError, match="too long"):
         fluid.save({"w": np.ones(2)}, tmp_path / ("w" * 300))
     name = "权" * 80
+    try:
+        os.fsencode(name)
+    except UnicodeEncodeError:
+        pytest.skip("names of files are ASCII in this locale")
     fluid.save({"w": np.ones(2)}, tmp_path / name)
     assert list(contents(tmp_path)) == [name]
 

@@ -22,6 +22,8 @@ class RemoveScaleByOne(Pass):
                 continue
             values.erase(op)
             changed = True
+        if changed:  # what is gone may have freed a name that the readers of another value need
+            self.apply(program)
         return changed
 
 
