@@ -40,7 +40,7 @@ LEFT |= {
     f"Communicator.{name}"
     for name in [
         "all_gather", "all_reduce", "allocate", "between_devices", "broadcast", "gather", "gather_parts", "on",
-        "reduce_parts", "reduce_scatter", "scatter",
+        "reduce_parts", "reduce_scatter", "scatter", "sum_with_squares",
     ]
 }  # fmt: skip
 """What kernels call for each exchange."""

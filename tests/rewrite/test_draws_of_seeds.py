@@ -52,7 +52,7 @@ def use_everything():
 
 BEFORE_AND_AFTER = """
 import json
-from test_drawing import digests, use_everything
+from test_draws_of_seeds import digests, use_everything
 before = digests()
 use_everything()
 print(json.dumps([before, digests()]))
