@@ -159,6 +159,13 @@ def test_a_threshold_may_be_a_variable():
             run(threshold)
 
 
+def test_an_average_norm_that_overflows_gives_zeros_in_a_program_too():
+    with fluid.program_guard(fluid.Program(), fluid.Program()):
+        clipped = tf.clip_by_average_norm(fluid.data("t", [2, 2]), 2.0)
+        (found,) = fluid.Executor().run(feed={"t": np.full((2, 2), 1e30, "float32")}, fetch_list=[clipped])
+    assert found.tolist() == [[0, 0], [0, 0]]  # as TensorFlow 1.15 gives
+
+
 def test_an_average_norm_counts_the_rows_of_the_batch():
     main = fluid.Program()
     with fluid.program_guard(main):

@@ -271,6 +271,9 @@ def clip_by_average_norm(t: Variable, clip_norm: Number, name: str | None = None
         block = t.block.program.current_block()
         limit = appending.as_variable(threshold, block, DType.FP32)
         squares = block.emit("reduce_sum", X=block.emit("square", X=t), reduce_all=True)
+        # Squares that overflow must give zeros. Executors take the root of a sum of squares for a norm, which does not
+        # overflow; that of the absolute value they leave alone.
+        squares = block.emit("abs", X=squares)
         inverse = block.emit("elementwise_div", X=_count(t, block), Y=block.emit("sqrt", X=squares))
         bound = block.emit("elementwise_div", X=appending.constant(block, 1.0, DType.FP32), Y=limit)
         factor = block.emit("elementwise_min", X=inverse, Y=bound)
