@@ -71,7 +71,7 @@ class EagerBlock(Block):
     refuses_decisions = False
     """Whether no value of a tensor may decide what is computed."""
     drawing: list[Operator] | None = None
-    """Where to note the operators that draw random numbers for anything but parameters; None if nobody asks."""
+    """List of the operators that have drawn random numbers, but for those of parameters; None if it is not kept."""
 
     def __init__(self, program: Program, place: Place) -> None:
         super().__init__(program, 0)

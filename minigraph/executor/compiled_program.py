@@ -34,7 +34,7 @@ def _field_of(each: Pass) -> str:
 
 @cache
 def _switches() -> Mapping[str, bool]:
-    """Fields that are True or False, such as those that say which passes run, and their defaults."""
+    """Defaults of the boolean fields, such as those that switch passes on."""
     from minigraph.passes.pipelines import IN_ORDER, LEGALIZE, LOWERING  # late: not every program runs
 
     of_passes = {_field_of(each): each in LOWERING.passes for each in IN_ORDER if each not in LEGALIZE.passes}

@@ -30,10 +30,10 @@ class GradientScaleStrategy(enum.Enum):
 
 
 class Exchange(NamedTuple):
-    """What ranks make of each other's samples."""
+    """How the samples of all ranks enter the gradient of the loss and the statistics of batches."""
 
     gradient_of_loss: GradientScaleStrategy = GradientScaleStrategy.CoeffNumDevice
-    """Where the gradient of the loss begins."""
+    """Value of the gradient of the loss, with which the backward pass begins."""
     sync_batch_norm: bool = False
     """Whether a ``batch_norm`` has the statistics of all samples."""
 

@@ -277,7 +277,7 @@ class MpiRank(Communicator):
         return known[1]
 
     def _spots(self, memory: SharedMemory, arrays: Sequence[np.ndarray[Any, Any]]) -> list[Spot]:
-        """Positions of the arrays, where those that are not in shared memory are copied to it if they are small.
+        """Find the positions of the arrays in shared memory; copy small ones there that are elsewhere.
 
         Nobody reads the copies of the exchange before any more: it has ended by a barrier.
         """
@@ -353,7 +353,7 @@ class MpiRank(Communicator):
                 _let_others()
 
     def _late(self) -> list[str]:
-        """Where the ranks are that have begun fewer exchanges than this one, if they are on this machine."""
+        """Lines about the ranks of this machine that have begun fewer exchanges than this one: what each is doing."""
         lines: list[str] = []
         for rank in range(self.size) if self._folder is not None else ():
             assert self._folder is not None

@@ -1,4 +1,4 @@
-"""What each value of a program of one of several ranks holds, as operators compute it from others."""
+"""Infer whether each value of a rank's program is replicated, partial or local."""
 
 from __future__ import annotations
 

@@ -238,7 +238,7 @@ def are_equal(shape: Sequence[int] | None, other: Sequence[int] | None) -> bool:
 
 
 def as_attr(shape: Sequence[Any]) -> list[int]:
-    """A shape as the attribute of a reshape, with -1 for its open size if it has one and no other hides it."""
+    """A shape as the attribute of a reshape: -1 for its open size, if that is the only one and no size is 0."""
     is_open = [type(size) is OpenSize for size in shape]
     if is_open.count(True) != 1 or 0 in [size for size, each in zip(shape, is_open, strict=True) if not each]:
         return [int(size) for size in shape]

@@ -98,7 +98,7 @@ def what_prevents(op: Operator) -> str | None:
 
 
 def _has_fixed_rows(step: Step) -> bool:
-    """Whether there are selected rows, as many as ids, of which it is open only how many numbers are different."""
+    """Whether a step has selected rows, as many as ids; how many of their numbers differ may depend on values."""
     op, values = step.op, (*step.reads, *step.writes)
     rows = [value for value in values if value.tensor_type.is_rows]
     if not step.kernel.for_rows or any(value.origin != "step" for value in rows):
