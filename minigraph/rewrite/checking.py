@@ -206,17 +206,17 @@ def _check_one(
     twin, broken = rewritten(subject, drawn.program)
     if broken is not None:
         case = _case(drawn, choose.randrange(2**32), "positive")
-        return (case, broken) if _counts(broken, case) else None
+        return (case, broken) if counts(broken, case) else None
     if twin is None:
         return None
     for case in cases_of(drawn, choose, subject.changes_rounding):
         broken = other_values(subject, case, twin)
-        if broken is not None and _counts(broken, case):
+        if broken is not None and counts(broken, case):
             return case, broken
     return None
 
 
-def _counts(broken: Broken, case: Case) -> bool:
+def counts(broken: Broken, case: Case) -> bool:
     """Whether the operands of the program are such that the law holds."""
     fits = broken.law not in _OF_RESULTS or has_declared_shapes(case)
     return fits and (broken.law not in _OF_PROGRAMS_THAT_RUN or runs_completely(case))
@@ -277,7 +277,7 @@ def _reduced(subject: Subject, case: Case, broken: Broken) -> CounterExample:
             return False
         found = broken_law(subject, candidate)
         same_law = found is not None and (found.law, found.kind) == (broken.law, broken.kind)
-        return same_law and _counts(broken, candidate)
+        return same_law and counts(broken, candidate)
 
     small = reduced(case, fails)
     return _counter_example(subject, small, broken_law(subject, small) or broken)

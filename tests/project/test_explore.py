@@ -9,9 +9,13 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from explore import EXPLORATIONS, case_of, gradients, programs, rules
+from explore import EXPLORATIONS, case_of, gradients, programs, rewrites, rules
 from explore.__main__ import explore, main
 from explore.shrinking import smallest
+
+from minigraph import layers
+from minigraph import rewrite as rewriting
+from minigraph.passes import MultiplyPowers
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -32,6 +36,20 @@ def test_programs_run_as_in_the_interpreter(first):
 def test_rules_keep_every_bit(first):
     for seed in range(START + first, START + first + 100):
         rules.case(seed)
+
+
+def test_a_pass_that_breaks_a_program_is_named():
+    @rewriting.rule
+    def capped(x):
+        return layers.relu(x)
+
+    @capped.to
+    def _(x):
+        return layers.relu6(x)
+
+    with pytest.raises(AssertionError, match=r"capped: .* differs"):
+        for seed in range(20):
+            rewrites.case(seed, (MultiplyPowers(), capped))
 
 
 @pytest.mark.slow

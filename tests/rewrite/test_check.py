@@ -24,7 +24,7 @@ from minigraph.ir.verifier import verify
 from minigraph.layers.io import fluid_data as data
 from minigraph.passes import IN_ORDER
 from minigraph.rewrite.cases import Case, Rounding, has_declared_shapes, results_by_op, runs_completely
-from minigraph.rewrite.checking import _counts
+from minigraph.rewrite.checking import counts
 from minigraph.rewrite.counter_examples import _expression
 from minigraph.rewrite.laws import Subject, broken_law, computes_finite_numbers
 from minigraph.rewrite.strategies import cases, programs
@@ -525,7 +525,7 @@ def test_a_result_that_nothing_reads_may_fail_together_with_one_that_is_read():
     case = Case(program, {"x": np.ones((1, 2), "float32"), "label": np.array([[2]])})
     broken = broken_law(Subject(fused), case)
     assert broken.law == "runs"
-    assert not _counts(broken, case)
+    assert not counts(broken, case)
     assert broken_law(Subject(fused), Case(program, {**case.feed, "label": np.array([[1]])})) is None
 
 
