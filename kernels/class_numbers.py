@@ -1,4 +1,4 @@
-"""Numbers of classes: in shards, by hash, and compared with those that were meant."""
+"""Numbers of classes: in shards, by hash, and compared with the right ones."""
 
 from __future__ import annotations
 

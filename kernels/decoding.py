@@ -97,7 +97,7 @@ def _sentences(xp, found, source, sources, beam_size) -> Any:
         last[begun:known] = score[begun:]
     order = np.lexsort((np.arange(count), -last, source))
     tokens, scores, kept = tokens[order], scores[order], kept[order]
-    # Each source has as many sequences as beams; those that are missing have no tokens.
+    # Each source has as many sequences as beams; missing sequences have no tokens.
     each = np.bincount(source, minlength=sources)
     place = np.arange(count) - np.repeat(np.cumsum(each) - each, each) + source[order] * beam_size
     lengths = np.zeros(sources * beam_size, np.int64)

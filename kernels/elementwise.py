@@ -18,7 +18,7 @@ from minigraph.types import align_shape
 
 def laid_over(x, y, axis) -> Any:
     """`y` in a shape that NumPy broadcasts to `x` as fluid does."""
-    # What traces a kernel has a shape and no `ndim`.
+    # The stand-ins for arrays that trace a kernel have a shape and no `ndim`.
     return y if axis == -1 or axis == len(x.shape) - len(y.shape) else y.reshape(align_shape(x.shape, y.shape, axis))
 
 

@@ -175,7 +175,7 @@ def _at_label(xp, label, axis) -> tuple[Any, ...]:
 
 
 def _elements(xp, x, label, axis) -> tuple[Any, Any]:
-    """`x`, or its elements as a vector, and the index of those that `label`, of size 1 along `axis`, selects."""
+    """`x`, or its elements as a vector, and the index of the elements that `label`, of size 1 along `axis`, selects."""
     if xp is np and axis % x.ndim == x.ndim - 1 and x.flags.c_contiguous and label.dtype.kind == "i":
         # One index into a vector is faster than one for each dimension.
         return x.reshape(-1), label + _row_starts(label.size, x.shape[-1]).reshape(label.shape)

@@ -46,7 +46,7 @@ class MeasuredSum:
         self._found = local()
 
     def exchange(self, xp: Any, x: Any, *, ring_id: int, op_input_names: Sequence[str], over: Any) -> None:
-        """What ``merged_c_allreduce_sum`` does with a vector that its results are written over."""
+        """``merged_c_allreduce_sum`` with results that are written over its operand."""
         call = merged_call(op_input_names, ring_id, over)
         self._found.total = None
         if sums_in_order():

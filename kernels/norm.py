@@ -64,7 +64,7 @@ def norm(xp, arrays: Sequence[Any], p: float = 2.0, joined: Sequence[Any] | None
 
 
 def sums_of_powers(xp, x, p: float) -> tuple[Any, Any, Any]:
-    """What `norm_of_sums` needs of some of the elements whose norm it computes: `scale`, `high` and `low`.
+    """A row of the `sums` of `norm_of_sums`, for some of the elements whose norm it computes: `scale`, `high`, `low`.
 
     Their norm of order `p` is ``scale * (high + low) ** (1 / p)``, and `low` is what rounding the sum of the powers has
     lost. So joint norms of orders 1 and 2 have the same bits however the elements are divided, except on a device, and

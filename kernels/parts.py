@@ -76,7 +76,7 @@ def _blocks(xp, x: Any, blocks: int) -> Sequence[Any]:
 
 
 def _sums_of(xp, parts: Sequence[Sequence[Any]], p: float) -> Any:
-    """What `norm_of_sums` needs of each block of each part, along the last dimension."""
+    """Arguments of `norm_of_sums` for each block of each part, along the last dimension."""
     sums = [[sums_of_powers(xp, block, p) for block in blocks] for blocks in parts]
     if xp is np:
         return np.array(sums).swapaxes(0, 1)

@@ -34,7 +34,7 @@ def reduced(xp, operation, rows, offsets, empty):
     if not len(filled):
         return out
     if xp is np:
-        # Segments without rows lie between no rows, so those that are left follow each other.
+        # Segments without rows lie between no rows, so the other segments follow each other.
         found = getattr(np, operation).reduceat(rows[: offsets[-1]], starts, axis=0)
         if len(filled) == len(out):
             return found

@@ -91,7 +91,7 @@ def _norm(op: Operator, values: Values) -> _Norm | None:
 
 
 def _has_attributes(clip: _Clip, dtype: DType, count: int) -> bool:
-    """Whether attributes, which are float32, can hold the numbers of a clip of so many tensors."""
+    """Whether attributes, which are float32, can hold the numbers of a clip of `count` tensors."""
     numbers = [each.multiple for each in clip.products if not _is_1(each.multiple, dtype)]
     numbers += [clip.threshold] * (count == 1)
     return dtype is DType.FP32 or all(float(np.float32(number)) == number for number in numbers)
@@ -143,7 +143,7 @@ def _parts(op: Operator, values: Values) -> tuple[list[Value], list[Value]]:
 
 
 def _along(value: Value, values: Values) -> tuple[list[Value], list[Value]]:
-    """What all elements of a value add up to, as `_parts` says it."""
+    """The parts of the sum of all elements of a value, as `_parts` returns them."""
     op = values.producer(value, "square", "concat", "stack")
     if op is None:
         return [], []

@@ -1,4 +1,4 @@
-"""Compiling kernels and launching them, and tables of arrays for those that work on many at once.
+"""Compiling kernels and launching them, and tables of arrays for kernels that work on many at once.
 
 Sources are compiled by CuPy when they are first needed. Products and sums are not contracted (``--fmad=false``), so
 that a number goes through the roundings of the shared kernels.

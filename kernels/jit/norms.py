@@ -94,7 +94,7 @@ class _Norm:
         return 1.0, total**0.5
 
     def sums(self, x: Any) -> tuple[float, float, float]:
-        """What `minigraph.kernels.norm.norm_of_sums` needs of an array."""
+        """The row of an array for `minigraph.kernels.norm.norm_of_sums`."""
         total, rest = self._parts(*vectors(x))
         if self._is_wide and not 1e-280 < total < 1e300:
             return sums_of_powers(np, x, 2)

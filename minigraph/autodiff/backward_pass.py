@@ -62,7 +62,7 @@ class BackwardPass(GradientPlan):
             self._leave(op, is_on_path=op in path)
 
     def _path(self, targets: Sequence[Variable], inputs: set[str] | None) -> list[Operator]:
-        """The operators to differentiate, in order, after rewriting those that cannot be differentiated as they are."""
+        """The operators to differentiate, in order; operators that have no gradient are rewritten first."""
 
         def find() -> list[Operator]:
             return operators_between(self.block, {t.name for t in targets}, inputs, self.is_no_grad)

@@ -183,7 +183,7 @@ class GradientClipBase(Strategy):
     # Fluid's words
 
     def _static_clip(self, params_grads: Sequence[tuple[Parameter, Variable | None]]) -> ParamsGrads:
-        """Return the pairs with clipped gradients, without those that have none; a subclass may define this."""
+        """Return the pairs with clipped gradients, without pairs that have no gradient; a subclass may define this."""
         pairs = [(param, grad) for param, grad in params_grads if grad is not None]
         chosen = [pair for pair in pairs if self.wants(pair[0])]
         if not chosen:
@@ -211,7 +211,7 @@ class GradientClipBase(Strategy):
         return getattr(self, "need_clip", None)
 
     def _emit_by_hooks(self, block: Block, pairs: ParamsGrads, threshold_first: bool = False) -> list[Variable]:
-        """Do what `emit` does by fluid's methods; `threshold_first` asks for those that take one parameter."""
+        """Do what `emit` does by fluid's methods; `threshold_first` asks for the methods that take one parameter."""
         # In fluid `append_gradient_clip_ops` calls the methods that take one parameter, and optimizers that for all.
         has_static = type(self)._static_clip is not GradientClipBase._static_clip
         has_single = type(self)._create_operators is not GradientClipBase._create_operators

@@ -60,7 +60,7 @@ def set_gradient_clip(
 
 
 def _not_updated(program: Program, params: list[Parameter], is_default: bool) -> list[Parameter]:
-    """The parameters without those that an optimizer, such as that of another loss, updates already."""
+    """The parameters that no optimizer, such as that of another loss, updates yet."""
     # Fluid gives clips the role of updates, so the role alone does not tell an update.
     updates = {
         op.outputs["ParamOut"][0]: op

@@ -159,7 +159,7 @@ class GradientClipByGlobalNorm(GroupClip):
             with program.role_guard(role, pair):
                 square = block.emit("square", X=_elements(block, pair[1]))
                 squares.append(block.emit("reduce_sum", X=square, dim=[0], reduce_all=True))
-        # What serves all pairs has the `role_vars` of one of them, as fluid records it.
+        # Operators that serve all pairs have the `role_vars` of one of them, as fluid records it.
         with program.role_guard(role, pairs[0 if threshold_first else -1]):
             norm = block.emit("sqrt", X=block.emit("sum", X=squares))
             if threshold is None:

@@ -228,7 +228,7 @@ def _color(look: Style, theme: Theme) -> str:
 
 
 def _mark_divergence(ax: Any, at: Series, values: Series, color: str) -> None:
-    """A cross at the last number before those that are not finite."""
+    """A cross at the last finite number before numbers that are not finite."""
     broken = np.flatnonzero(~np.isfinite(values))
     if len(broken) and broken[0]:
         ax.plot(at[broken[0] - 1], values[broken[0] - 1], "x", color=color, markersize=8)

@@ -190,7 +190,7 @@ def fetch(executor: Executor, program: Program, feed: Feed, names: Iterable[str]
 
 
 class FreshNames(unique_name.UniqueNameGenerator):
-    """Number names from zero and skip those that are taken."""
+    """Number names from zero and skip names that are taken."""
 
     def __init__(self, taken: Container[str]) -> None:
         super().__init__()

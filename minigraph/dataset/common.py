@@ -1,6 +1,6 @@
 """Files of public data sets: fluid's folder, which they are looked for in, and what their readers share.
 
-The files are those that Paddle downloads, in the same folders, so that its cache can be used as it is. Nothing is
+Paddle downloads the same files to the same folders, so that its cache can be used as it is. Nothing is
 downloaded here: a file that is not there is an error that says where to get it and where to put it.
 """
 
@@ -131,7 +131,7 @@ def cluster_files_reader(
     return read
 
 
-# What readers share
+# Shared by readers
 
 
 def member(archive: tarfile.TarFile, name: str) -> IO[bytes]:

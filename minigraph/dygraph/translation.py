@@ -74,7 +74,7 @@ class _Function(Layer):
 
 
 def _merged(given: Sequence[Any], tensors: Sequence[Any]) -> list[Any]:
-    """The arguments, with tensors in place of those that are variables."""
+    """The arguments, with tensors in place of variables."""
     rest = iter(tensors)
     return [next(rest) if isinstance(each, Variable) else each for each in given]
 

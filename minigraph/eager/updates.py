@@ -133,7 +133,7 @@ class EagerUpdates:
     # Programs
 
     def _prepare_all(self, params: Sequence[Any]) -> Executor:
-        """Make the state of all `params`, also of those that have had no gradient yet."""
+        """Make the state of all `params`, even if they have had no gradient yet."""
         trained = sorted((param for param in params if param.trainable), key=lambda param: param.name)
         if not trained:
             raise ProgramError("the optimizer has no parameter to update")

@@ -121,7 +121,7 @@ class ChunkEvaluator(Evaluator):
 
 @public
 class EditDistance(Evaluator):
-    """Mean edit distance of sequences over all batches, and the share of those that are not equal.
+    """Mean edit distance of sequences over all batches, and the share of sequences that differ.
 
     Parameters
     ----------

@@ -34,7 +34,7 @@ def _field_of(each: Pass) -> str:
 
 @cache
 def _switches() -> Mapping[str, bool]:
-    """Defaults of the boolean fields, such as those that switch passes on."""
+    """Defaults of the boolean fields; some switch passes on."""
     from minigraph.passes.pipelines import IN_ORDER, LEGALIZE, LOWERING  # late: not every program runs
 
     of_passes = {_field_of(each): each in LOWERING.passes for each in IN_ORDER if each not in LEGALIZE.passes}

@@ -58,7 +58,7 @@ def prepare_feed(program: Program, feed: Any, place: Place, scope: Scope | None 
 
 
 def without_gaps(feeds: dict[str, Any]) -> dict[str, Any]:
-    """The arrays of a feed, those that are parts of rows of others copied, unless they are many.
+    """The arrays of a feed. Views of parts of rows are copied, unless they are many.
 
     Tables of C calls take no such array, and products copy it each time.
     """
@@ -151,7 +151,7 @@ def types_of(feeds: Mapping[str, Any]) -> dict[str, TensorType]:
 
 
 def _names_to_feed(name: str, data: list[str]) -> str:
-    """A hint that suggests the nearest names, or those that differ in case only, and lists what can be fed."""
+    """A hint that suggests the nearest names, or names that differ in case only, and lists what can be fed."""
     near = suggest(name, data) or suggest(name.lower(), [each for each in data if each.lower() == name.lower()])
     listed = ", ".join(data[:10]) + (", ..." if len(data) > 10 else "")
     return f"{near} It takes {listed}.".strip() if data else "The program has no data to feed: leave it out."

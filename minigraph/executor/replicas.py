@@ -303,7 +303,7 @@ class Replicas(_Rewritten):
             raise FeedError(
                 f"the places get different numbers of batches: {numbers}", hint="Feed as many rows of each."
             )
-        # What is declared is what one place gets.
+        # Declared shapes are those of one place.
         return [self._checked(part, place) for part, place in zip(parts or [whole] * count, self._places, strict=False)]
 
     def _may_be_fewer(self) -> bool:

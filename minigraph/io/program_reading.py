@@ -50,7 +50,7 @@ def deserialize_program(data: bytes) -> Program:
 
 
 def read_program(data: bytes, source: str) -> tuple[Program, list[str], list[str]]:
-    """A program, the names that it feeds and those that it fetches; `source` names the file for errors."""
+    """A program, the names that it feeds and the names that it fetches; `source` names the file for errors."""
     try:
         description = decode(ProgramDesc, data)
     except DataError as error:

@@ -14,7 +14,7 @@ from minigraph.opdef import GRAD_SUFFIX, SUB_BLOCK
 
 
 def outer_names(block: Block) -> tuple[list[str], list[str]]:
-    """The names of outer variables that a sub-block reads or writes, and of those that it writes, by first use."""
+    """The names of outer variables that a sub-block uses, and of outer variables that it writes, by first use."""
     found = block.outer_names
     return list(found.touched), list(found.written)
 

@@ -128,7 +128,7 @@ def ancestors_of(program: Program, name: Variable | str) -> list[Operator]:
 
 
 def descendants_of(program: Program, name: Variable | str) -> list[Operator]:
-    """The operators that depend on any value of a variable, in program order; not those that only write it.
+    """The operators that depend on any value of a variable, in program order; not operators that only write it.
 
     Examples
     --------

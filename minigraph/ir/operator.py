@@ -42,7 +42,7 @@ NO_OUTER_NAMES = OuterNames((), (), frozenset())
 
 
 class Attrs(dict[str, Any]):
-    r"""Attributes of an operator by name: holds those that differ from their defaults, and gives the others, too.
+    r"""Attributes of an operator by name: holds values that differ from defaults, and gives the others, too.
 
     Examples
     --------
@@ -82,7 +82,7 @@ _OWN_SLOTS = frozenset({"Like", "SkipUpdate"})
 class Operator(Node):
     """One operator of a block: a type, variable names by slot, attributes, a role, the user's line that made it.
 
-    ``op.attrs["scale"]`` is the value of an attribute, or its default; `attrs` holds those that differ from it.
+    ``op.attrs["scale"]`` is the value of an attribute, or its default; `attrs` holds values that differ from it.
     `role_vars` names the parameter and gradient pairs that the operator completes or serves, flat, as fluid's
     ``op_role_var`` does.
     """

@@ -239,7 +239,7 @@ def _check_slots(op: Operator) -> None:
 
 
 def _check_attrs(op: Operator) -> None:
-    """Raise unless attributes are held in their declared types, and only those that differ from their defaults."""
+    """Raise unless attributes have their declared types, and none is held that equals its default."""
     try:
         converted = op.definition.convert_attrs(op.attrs)
     except MinigraphError as error:

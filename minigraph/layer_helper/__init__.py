@@ -116,7 +116,7 @@ class LayerHelper:
     def emit(self, op_type: str, /, into: Variable | None = None, **slots_and_attrs: Any) -> Variable:
         """Append an operator and return its output ``Out``, or else the first, which is fresh or `into`.
 
-        Keywords that name an input slot are inputs, the others attributes; those that are None are left out.
+        Keywords that name an input slot are inputs, the others attributes; None is left out.
         """
         return _emit(self.name, op_type, slots_and_attrs, into)
 

@@ -138,7 +138,7 @@ def _copy_outside(var: Variable) -> Variable:
     check_variable(var, "cond: what a branch returns")
     outer = default_main_program().current_block().parent_block
     assert outer is not None
-    # What is made in the block is gone when it has run.
+    # Variables of the block are gone when it has run.
     copied = outer.create_var(shape=var.shape, dtype=var.dtype, type=var.kind)
     assign(var, copied)
     return copied

@@ -129,7 +129,7 @@ class DynamicRNN:
         return rows
 
     def static_input(self, x: Variable) -> Variable:
-        """The whole of `x`, one row or sequence for each sequence of the step input, of those that still go on.
+        """The whole of `x`, one row or sequence for each sequence of the step input that still goes on.
 
         Raises
         ------

@@ -108,7 +108,7 @@ class IfElse:
         for out in outs:
             check_variable(out, "IfElse.output")
             name = unique_name.generate(f"{self.helper.name}_output")
-            # What is made in the block is gone when it has run.
+            # Variables of the block are gone when it has run.
             copied = outside.create_var(name=name, shape=out.shape, dtype=out.dtype)
             assign(out, copied)
             self._outputs[branch].append(copied)

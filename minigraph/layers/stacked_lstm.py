@@ -133,7 +133,7 @@ def _along(
 ) -> tuple[Variable, Variable, Variable]:
     """The outputs of a layer in one direction, the last hidden state and the last cell."""
     (hidden, cell), (of_input, of_hidden, bias) = start, weights
-    # What needs no earlier step is computed for all steps at once.
+    # Values that need no earlier step are computed for all steps at once.
     given = elementwise_add(matmul(x, of_input, transpose_y=True), bias)
     if is_backward:
         given = reverse(given, [0])

@@ -239,7 +239,7 @@ class StaticRNN:
         scopes = outside.create_var(type=VarKind.STEP_SCOPES)
         memories = list(self.memories.values())
         touched, written = outer_names(inside)
-        # What goes from step to step is a memory: the gradient of the operator knows no other way.
+        # Values go from step to step as memories: the gradient of the operator knows no other way.
         if written:
             raise ProgramError(
                 f"the step of a StaticRNN writes {', '.join(written)}, made outside of it",

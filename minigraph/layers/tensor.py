@@ -83,7 +83,7 @@ def reshape(
     given = shape_given(shape, "Shape", "ShapeTensor", numbers_of(helper, "int32"))
     if actual_shape is not None and "ShapeTensor" not in given:
         given["Shape"] = actual_shape
-    # What is fed or persistable must have its shape again in the next run.
+    # A fed or persistable variable must have its shape again in the next run.
     into = x if inplace and not (x.persistable or x.is_data) else None
     return helper.activation(helper.emit("reshape2", X=x, into=into, **given), act)
 

@@ -163,7 +163,7 @@ class StudentProcess(AbstractContextManager["StudentProcess"]):
             return file.read().decode("utf-8", "replace")
 
     def _kill(self) -> None:
-        """End the process and those that it has started, once: later its number may be another's."""
+        """End the process and its children, once: later its number may be another's."""
         if self._process.returncode is None:
             with suppress(OSError):
                 if hasattr(os, "killpg"):

@@ -119,7 +119,7 @@ class Compiled:
 
         Before state is written over, it goes to `saved`, or signals wait until the caller's `release`.
         """
-        # What is run once, such as a startup program, is never compiled: to compile takes longer than a run.
+        # A program that is run once, such as a startup program, is never compiled: that takes longer than a run.
         self._runs += 1
         if self._runs == RUNS_BEFORE_NATIVE and self.is_native:
             self.make_native()

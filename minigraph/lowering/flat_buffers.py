@@ -86,7 +86,7 @@ def form_flat_buffers(steps: Steps) -> FlatBuffers:
             builder.join_for_concat(step)
         elif step.op.type == "split":
             builder.join_for_split(step)
-    # Norms come last: they form no buffer, but use those that there are.
+    # Norms come last: they form no buffer, but use the ones that exist.
     if builder.buffers:
         for step in joining:
             if step.kernel.joins == "short":
@@ -279,7 +279,7 @@ class _Builder:
         buffer, first = self._at[values[0]]
         key = buffer, first, len(values)
         if key not in self._views:
-            values = self.buffers[buffer][first : first + len(values)]  # instead of those that are written over them
+            values = self.buffers[buffer][first : first + len(values)]  # not the values that are written over
             kind = TensorType(values[0].tensor_type.dtype, (sum(map(_size, values)),))
             self._views[key] = FlatView(f"{values[0].name}_and_{len(values) - 1}", kind, values)
         return self._views[key]

@@ -147,7 +147,7 @@ class _Former:
         attrs = keywords_of(step.op, step.kernel)
         key = step.op.type, row.function.kind, id(step.kernel), repr(attrs), repr(types)
         if key not in self._recordings:
-            # What an operator with effects does beside its results is no call that a recording has.
+            # A recording has no call for the effects of an operator beside its results.
             kernel = None if step.op.definition.has_hidden_names else step.kernel
             self._recordings[key] = _recorded(step.op.type, row.function.kind, kernel, types, attrs)
         found = self._recordings[key]

@@ -38,7 +38,7 @@ class Rewritten:
     variables : sequence of (Variable, int)
         Variables of the program that have one of these types, with its index.
     numbers : mapping
-        Number of each open dimension of the feed, by name and axis; those that are equal have one number.
+        Number of each open dimension of the feed, by name and axis; equal dimensions have one number.
     dimensions : OpenDimensions
         They know for which sizes the program is right.
     """

@@ -120,7 +120,7 @@ class Embedding(dygraph.Embedding):
     padding_idx : int, optional
         An id that stands for a row of zeros that is not learned. A negative one counts from the end.
     sparse : bool
-        Whether the gradient of the weight is selected rows, those that were looked up.
+        Whether the gradient of the weight holds only the rows that were looked up, as selected rows.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Operators that run a sub-block, and those that their programs are made of.
+"""Operators that run a sub-block, and the operators that their programs need.
 
 What the former do is described in `minigraph.runtime.control_flow`. They write variables of whatever type these have,
 so nothing is inferred here, and what happens backward is the affair of `minigraph.autodiff.block_gradients`.

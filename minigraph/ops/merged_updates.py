@@ -1,4 +1,4 @@
-"""Updates of many parameters by one operator: those that compute every element for itself.
+"""Updates of many parameters by one operator, for rules that compute every element by itself.
 
 What one parameter has to itself, such as ``Param`` and its moments, is a list here, the rest one for all. Programs need
 no such operators; `minigraph.passes.MergeUpdates` writes them.

@@ -141,7 +141,7 @@ def sequence_enumerate(x: TensorType, *, win_size: int, pad_value: int = 0) -> T
 
 @op("sequence_erase", inputs="X", outputs="Out", grad=None, lod=lambda levels, attrs: levels["X"], lengths="X")
 def sequence_erase(x: TensorType, *, tokens: list[int]) -> TensorType:
-    """``Out`` is X, one number for each row, without those that `tokens` names."""
+    """``Out`` is X, one number for each row, without the numbers in `tokens`."""
     _require_integer(x, "X")
     require(product(x.shape[1:]) in (1, -1), f"X must hold one number for each row, got {x}")
     return _of_unknown_length(x)

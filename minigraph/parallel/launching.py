@@ -84,7 +84,7 @@ def _signals_as_errors() -> Iterator[None]:
 
 
 def _end(process: subprocess.Popen[str], notes: Sequence[str]) -> None:
-    """End the launched process and all its ranks, also those that ignore SIGTERM.
+    """End the launched process and all its ranks, even if they ignore SIGTERM.
 
     `notes` are those of the ranks.
     """

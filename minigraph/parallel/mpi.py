@@ -72,7 +72,7 @@ def _cores() -> int:
 
 
 class MpiRank(Communicator):
-    """The running process among those that MPI has started.
+    """The running process among the processes that MPI has started.
 
     Before each exchange the ranks compare what they are about to do, so that different programs end in an error and not
     in a wait without end.

@@ -130,7 +130,7 @@ def compare_norms(
             hint="Call minimize or append_backward on its loss first.",
         )
     for op in list(block.ops):
-        # What the ranks exchange, and the division by their number, would be in the way.
+        # The exchange between ranks, and the division by their number, would be in the way.
         if op.role & Role.OPTIMIZE or op.type.startswith("c_") or _scales_loss(op):
             block.remove(op)
     executor, scope = executor or Executor(), scope or global_scope()

@@ -62,7 +62,7 @@ __all__ = [
     "with_gradients",
 ]
 
-refuse_unknown_names(  # those that draw programs are imported when they are asked for
+refuse_unknown_names(  # modules that draw programs are imported when they are asked for
     __name__,
     CounterExample=f"{__name__}.counter_examples",
     check=f"{__name__}.checking",

@@ -114,7 +114,7 @@ def _exchanges(program: Program) -> bool:
 
 
 def fetchable(block: Block) -> tuple[str, ...]:
-    """Names of tensors that are fed or computed, but for those that only gradient operators are meant to read."""
+    """Names of tensors that are fed or computed, without tensors that only gradient operators are meant to read."""
     made, hidden = {name for op in block.ops for name in op.output_arg_names}, _for_gradients(block)
     return tuple(
         name

@@ -37,7 +37,7 @@ _DTYPES = {name: dtype for dtype in _SELDOM for name in (dtype.name, dtype.text)
 
 def hints_of(rewrite: Any, plants: Iterable[Callable[[Pick], Any]] = ()) -> Hints:
     """Read which operators, attributes and element types a pass names: in its code, its module, and its fields."""
-    # What a rule is about stands in its pattern; the code that all rules share would name a lot besides.
+    # The pattern names the subject of a rule; the code that all rules share would name a lot besides.
     types = {each.type for each in all_definitions()}
     found: set[Any] = set()
     seen: dict[int, Any] = {}

@@ -94,7 +94,7 @@ class Communicator(ABC):
 
     @abstractmethod
     def scatter(self, parts: np.ndarray[Any, Any], call: Call) -> Sequence[np.ndarray[Any, Any]]:
-        """Give one of `parts` to each rank; returns those that the ranks give to this one.
+        """Give one of `parts` to each rank; returns the parts that the ranks give to this one.
 
         The arrays are gone at the next exchange. Errors as in `gather`.
         """

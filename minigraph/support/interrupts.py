@@ -68,7 +68,7 @@ def hold() -> None:
 
 
 def release() -> None:
-    """Let signals through again, and call the handlers of those that have waited."""
+    """Let signals through again, and call the handlers of signals that have waited."""
     global _waiting
     if _waiting is None or threading.get_ident() != _main_thread:
         return

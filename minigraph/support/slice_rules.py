@@ -32,8 +32,8 @@ def span(length: int, start: int, end: int) -> slice:
 def strided_span(length: int, start: int, end: int, stride: int) -> slice:
     """The elements that ``strided_slice`` takes from `start` towards `end`.
 
-    With a negative `stride` they are those that its opposite takes, beginning right after `end`, in reverse order.
-    This is fluid's rule, and not Python's but for a `stride` of -1 and some distances. An `end` of -1 then is the
+    With a negative `stride` its opposite takes the same elements, beginning right after `end`, in reverse order. This
+    is fluid's rule; Python's agrees only for a `stride` of -1 and for some distances. An `end` of -1 then is the
     place before the first element.
 
     Raises

@@ -204,7 +204,7 @@ def _cast(block: Block, op: Operator, var: Variable, dtype: DType) -> str:
 
 
 def _precisions(block: Block, lists: AutoMixedPrecisionLists) -> list[tuple[Operator, DType]]:
-    """Operators with the type in which they compute; those that do not matter are left out."""
+    """Operators with the type in which they compute, without operators of which the type does not matter."""
     chosen: dict[Operator, DType] = {}
     makers: dict[str, Operator] = {}
     for op in block.ops:

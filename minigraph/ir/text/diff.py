@@ -33,7 +33,7 @@ class Difference(str):
         return f"<difference: {self.counts()}; print() shows them>" if self else "<no difference>"
 
     def html_lines(self) -> str:
-        """The lines escaped for HTML, those that come in ``ins``, those that go in ``del``."""
+        """The lines escaped for HTML, new lines in ``ins``, old ones in ``del``."""
         from html import escape
 
         tags = {"+": "ins", "-": "del"}

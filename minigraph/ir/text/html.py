@@ -50,12 +50,12 @@ class _Block(Protocol):
 
 
 def program_html(title: str, blocks: Sequence[_Block], only: int | None = None) -> str:
-    """HTML for a cell of a notebook: all blocks of a program, or one and those that it runs."""
+    """HTML for a cell of a notebook: all blocks of a program, or one block and its sub-blocks."""
     return styled(program_details(title, blocks, only))
 
 
 def program_details(title: str, blocks: Sequence[_Block], only: int | None = None, is_open: bool = True) -> str:
-    """HTML of a program, or of one block and those that it runs, below a heading that counts operators by purpose."""
+    """HTML of a program, or of one block and its sub-blocks, below a heading that counts operators by purpose."""
     lines = {block.idx: (block.heading(), list(block.lines())) for block in blocks}
     drawing = _Drawing(lines)
     roots = list(lines) if only is None else [only]

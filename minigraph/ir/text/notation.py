@@ -97,7 +97,7 @@ def value_text(value: Any) -> str:
 
 
 def _constructor_text(strategy: Any) -> str:
-    """A call that makes an equal object: the fields without a default, and those that differ from theirs."""
+    """A call that makes an equal object: with the fields that have no default or differ from it."""
     given = []
     for field in dataclasses.fields(strategy):
         value = getattr(strategy, field.name)

@@ -182,7 +182,7 @@ class Numbers:
         return tuple([run.results for run in self.of(state) if isinstance(run.results, str) and run.results])
 
     def difference(self, before: Snapshot, after: Snapshot) -> ValueDifference | None:
-        """Find the value that differs most among those that both states compute; None if there is none."""
+        """Find the value that differs most among the values that both states compute; None if there is none."""
         old, new = self.of(before), self.of(after)
         common = (name for run in new for name in run.written if any(name in each.written for each in old))
         first = next(common, None)
@@ -353,7 +353,7 @@ class _Flow:
         self._writers: defaultdict[str, set[Operator]] = defaultdict(set)
 
     def begin(self, ops: Sequence[tuple[Operator, Fields]]) -> list[int]:
-        """Go on to the state that has these operators; return a heap of the places of those that may compute others."""
+        """Go on to the state that has these operators; return a heap of the places whose results may change."""
         self._place = dict(zip([op for op, _ in ops], count(), strict=False))
         runs = self.runs
         kept = {op: None for op, fields in ops if op in runs and runs[op].fields is fields}

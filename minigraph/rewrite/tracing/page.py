@@ -162,7 +162,7 @@ class _Book:
                     yield from inside(line.op.attrs[SUB_BLOCK], depth + 1)
 
         yield from inside(0, 0)
-        for index in list(blocks):  # those that no operator runs
+        for index in list(blocks):  # sub-blocks that no operator runs
             yield from inside(index, 1)
 
     def _line(self, line: Line, depth: int) -> int:

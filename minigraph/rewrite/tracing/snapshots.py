@@ -427,7 +427,7 @@ class _Printed:
         return Line(None, heading, index)
 
     def _note_ops(self, state: _BlockState) -> None:
-        """Print the operators that have changed, and those that declare other variables than before."""
+        """Print the operators that have changed, and operators that declare other variables than before."""
         known, place = self._ops, dict(zip(state.ops, count(), strict=False))
         changed = {
             op: fields for op, fields in zip(state.ops, state.op_fields, strict=True)

@@ -173,7 +173,7 @@ class Step:
 
     @property
     def difference(self) -> ValueDifference | None:
-        """The value that the step changed most among those that survive it; None without a feed."""
+        """The value that the step changed most among the values that survive it; None without a feed."""
         numbers = self.track.numbers
         if numbers is None or self.before is None:
             return None

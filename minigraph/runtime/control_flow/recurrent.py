@@ -134,7 +134,7 @@ class RecurrentGrad(BlockCall, type="recurrent_grad"):
         self.taken = [*self.carried, *self.sequences, *self.parameters]
 
     def _wanted(self, slot: str, inner: Sequence[str]) -> dict[str, str]:
-        """Names of gradients in the sub-block and outside, of those that are wanted."""
+        """Names of the wanted gradients, in the sub-block and outside."""
         outer = self.op.outputs.get(slot + GRAD_SUFFIX, ())
         return {n + GRAD_SUFFIX: grad for n, grad in zip(inner, outer, strict=False) if grad != EMPTY}
 

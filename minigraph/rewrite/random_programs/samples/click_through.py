@@ -20,7 +20,7 @@ SAMPLES = [
         for seed in (7, -3)
     ),
     *(
-        # What the first two columns get is no gradient.
+        # The first two columns get no gradient.
         sample("cvm", X=positive(rows, width), CVM=positive(rows, 2), use_cvm=use_cvm, wrt="")
         for rows, width in [(3, 5), (1, 2), (0, 3)]
         for use_cvm in (True, False)

@@ -8,7 +8,7 @@ from minigraph.types import TensorType, as_dtype
 
 
 def row(op, results, fixed="", **inputs_and_attrs):
-    """A row that asks for all results, and differentiates by all inputs but those that `fixed` names."""
+    """A row that asks for all results, and differentiates by all inputs that `fixed` does not name."""
     inputs = [name for name, value in inputs_and_attrs.items() if isinstance(value, np.ndarray)]
     wrt = " ".join(name for name in inputs if name not in fixed.split())
     return sample(f"{op}_grad_grad", outputs=dict.fromkeys(results.split(), 1), wrt=wrt, **inputs_and_attrs)

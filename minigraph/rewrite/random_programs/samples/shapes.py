@@ -134,7 +134,7 @@ _PICKS = [
     sample("gather_nd", X=floats(2, 3), Index=np.zeros((0, 2), "int64"), known="Index"),
     sample("gather_nd", X=np.array([[True, False]]), Index=np.array([[0, 1]]), known="Index"),
     *(
-        # What flows to X where it is replaced is fluid's, and not the slope.
+        # The gradient of X where it is replaced is fluid's, and not the slope.
         sample("scatter", X=floats(5, *row), Ids=ids, Updates=floats(len(ids), *row), overwrite=replaces, wrt="Updates")
         for row in ((3,), (), (0,))
         for ids, replaces in [
