@@ -52,6 +52,16 @@ class RecomputeOptimizer(WrappedOptimizer):
         super().__init__(optimizer)
         self._checkpoints: list[Variable | str] | None = None
 
+    @property
+    def _learning_rate(self) -> Any:
+        """The rate of the inner optimizer, which mixed precision around this one reads, as in fluid."""
+        return self.inner_optimizer._learning_rate
+
+    @property
+    def _learning_rate_map(self) -> dict[Program, Variable]:
+        rates: dict[Program, Variable] = self.inner_optimizer._learning_rate_map
+        return rates
+
     def _set_checkpoints(self, checkpoints: Sequence[Variable | str]) -> None:
         """The variables to keep, or their names; to be called before `backward` or `minimize`."""
         self._checkpoints = list(checkpoints)

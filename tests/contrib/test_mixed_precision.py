@@ -21,6 +21,25 @@ def test_operators_are_those_of_the_original(kind, dynamic, expected):
     assert golden_mixed_precision.operators(golden_mixed_precision.build(fluid, kind, dynamic)[0]) == expected
 
 
+def test_it_goes_around_recomputation():
+    """As fleet puts them; the operators are those of 1.8.5."""
+    main = fluid.Program()
+    with fluid.program_guard(main, fluid.Program()):
+        hidden = fluid.layers.fc(fluid.data("x", [None, 4]), 4, act="tanh")
+        inner = fluid.optimizer.RecomputeOptimizer(fluid.optimizer.Momentum(0.1, 0.9))
+        inner._set_checkpoints([hidden])
+        optimizer = mixed_precision.decorate(inner, init_loss_scaling=8.0, use_dynamic_loss_scaling=False)
+        optimizer.minimize(fluid.layers.mean(fluid.layers.fc(hidden, 1)))
+    assert [op.type for op in main.global_block().ops] == [
+        *("cast", "cast", "mul", "cast", "elementwise_add", "tanh"),
+        *("cast", "mul", "cast", "elementwise_add", "cast", "mean"),
+        *("elementwise_mul", "fill_constant", "elementwise_mul_grad", "mean_grad"),
+        *("cast", "elementwise_add_grad", "mul_grad", "cast", "cast"),
+        *("mul", "cast", "elementwise_add", "tanh_grad", "elementwise_add_grad", "mul_grad", "cast", "cast"),
+        *("cast",) * 2, *("elementwise_div",) * 4, *("momentum",) * 4,
+    ]  # fmt: skip
+
+
 @pytest.mark.parametrize("dynamic", [False, True])
 def test_float16_trains_as_float32_to_its_digits(dynamic):
     main, startup, loss, optimizer = golden_mixed_precision.build(fluid, "mlp", dynamic)
