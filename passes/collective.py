@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from itertools import count, dropwhile
 from typing import Any
 
-from minigraph.errors import ProgramError
+from minigraph.errors import ProgramError, warn
 from minigraph.ir import Block, Operator, Parameter, Program, Role, Variable
-from minigraph.opdef import is_update
+from minigraph.opdef import GRAD_SUFFIX, is_update
 from minigraph.passes.base import Pass
 
 SNAPSHOT = "@SNAPSHOT"
@@ -155,7 +155,13 @@ class LocalSGD(Collective):
     The startup program must keep each parameter under its name and ``@SNAPSHOT``, as `keep_snapshots` has it.
 
     Law: with plain gradient descent and equal numbers of samples, each rank's parameters are those of one rank with
-    all samples, but for rounding.
+    all samples, but for rounding. It is so with momentum and decays, too, but not with clips: each rank clips its own
+    gradients, as in the original.
+
+    Warns
+    -----
+    UserWarning
+        If the program clips gradients.
 
     References
     ----------
@@ -167,6 +173,13 @@ class LocalSGD(Collective):
         updates = [op for op in block.ops if is_update(op.definition)]
         if self.ranks == 1 or not updates or exchange_of(program) is not None:
             return False
+        if clips := [op for op in block.ops if op.role & Role.CLIP]:
+            clipped = dict.fromkeys(name for op in clips for name in op.input_arg_names if name.endswith(GRAD_SUFFIX))
+            warn(
+                f"{self.name} averages parameters, so that each rank clips its own {', '.join(clipped)}, as in Paddle, "
+                "and ranks do not train as one: use GradAllReduce to clip the gradients of all samples (created at "
+                f"{clips[0].site})"
+            )
         turns = self._turns()
         kept: list[tuple[Variable, Variable]] = []
         role = {"op_role": Role.OPTIMIZE}

@@ -76,6 +76,11 @@ def check_averages(program: Program, ranks: int | None) -> None:
             )  # fmt: skip
         if op.type == "c_allreduce_sum" and is_persistable(op.block.find_var(op.output("Out")[0])):
             summed[op.output("Out")[0]] = op
+    for name, op in summed.items():
+        raise wrong(
+            op, f"leaves {name} as a sum over the ranks", "a sum of parameters is no mean",
+            "Put scale by 1 / ranks after it.", law=_LAW,
+        )  # fmt: skip
 
 
 def check_kept_sums(program: Program) -> None:

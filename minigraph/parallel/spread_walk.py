@@ -8,7 +8,7 @@ from minigraph.errors import VerifyError
 from minigraph.ir import Block, Operator, Parameter, Program, Role, Variable
 from minigraph.ir.effects import unchanged_names
 from minigraph.opdef import EMPTY, GRAD_SUFFIX, is_update
-from minigraph.parallel.spreads import LOCAL, PARTIAL, SHARD, R, Spread, Spreads
+from minigraph.parallel.spreads import LOCAL, PARTIAL, SHARD, SUM_GRADIENTS, R, Spread, Spreads
 from minigraph.parallel.wrong import every_op, wrong
 from minigraph.passes.collective import SNAPSHOT
 from minigraph.passes.shard_state import UPDATES_OF_PARTS, state_of
@@ -17,6 +17,8 @@ _NO_SUMS = {"c_allreduce_max": "maximum", "c_allreduce_min": "minimum", "c_allre
 """Names of the reductions that are no sums."""
 _EXTREMES = frozenset({"c_allreduce_max", "c_allreduce_min"})
 """Reductions that leave a value alone that is the same on every rank."""
+_LINEAR_UPDATES = frozenset({"sgd", "momentum"})
+"""Updates of which a mean over ranks is the update by the mean of the ranks' gradients."""
 _LOCAL = "say verify(program, statistics='local') if each rank's own are meant."
 
 
@@ -32,7 +34,7 @@ class SpreadWalk(Spreads):
     def __init__(self, program: Program, keeps_local: bool, kept: Iterable[str] = ()) -> None:
         super().__init__(program, kept)
         self.keeps_local = keeps_local
-        self.is_local_sgd = any(name.endswith(SNAPSHOT) for name in self.block.vars)
+        self.is_local_sgd = _averages_parameters(program)
         self.kept: dict[str, Operator] = {}
         """Persistable variables that are left with what is of the samples of one rank, and by what."""
         self.wholes: dict[str, str] = {}
@@ -250,6 +252,11 @@ class SpreadWalk(Spreads):
                     op, f"updates all of {param} by {name}, one rank's part of the state",
                     "parameters of ranks then drift apart", "Let it update c_part of the parameter.",
                 )  # fmt: skip
+        if self.is_local_sgd and op.type not in _LINEAR_UPDATES and not self.keeps_local:
+            raise wrong(
+                op, f"updates {param} by state of one rank's gradients",
+                "the mean over the ranks is not what one rank with all samples has", SUM_GRADIENTS,
+            )  # fmt: skip
         self._check_rate(op, param)
         if self._draws(op) and op.attr("sigma") and not op.attr("seed"):
             raise wrong(
@@ -309,6 +316,17 @@ class SpreadWalk(Spreads):
         if found is PARTIAL and not isinstance(var, Parameter):
             return  # accumulated gradients, which a later step sums
         self.kept[var.name] = op
+
+
+def _averages_parameters(program: Program) -> bool:
+    """Whether ranks average parameters in place of gradients: as `LocalSGD` does, or by hand."""
+    block = program.global_block()
+    if any(name.endswith(SNAPSHOT) for name in block.vars):
+        return True
+    summed = {name for op in exchanges(program) if op.type.startswith("c_allreduce") for name in op.input("X")}
+    updates = [op for op in every_op(block) if is_update(op.definition)]
+    found = [op for op in updates if not summed.isdisjoint(op.input("Param"))]
+    return bool(found) and all(summed.isdisjoint(op.input("Grad")) for op in updates)
 
 
 def _shape(op: Operator, name: str) -> tuple[int, ...] | None:

@@ -55,9 +55,20 @@ _CURVED = frozenset({
 _OF_PARTS = dict.fromkeys((SHARD, Spread.SQUARES, Spread.MAXIMUM, Spread.NORMS))
 """Kinds of values that a rank computes from its own part of the elements."""
 
+SUM_GRADIENTS = (
+    "Sum gradients in place of parameters, by DataParallel or GradAllReduce, or say verify(program, "
+    "statistics='local') if each rank's own are meant."
+)
+"""Fix of programs that average parameters where one rank with all samples would not have their mean."""
+
 
 class Spreads:
     """The spreads of a program's values, up to an operator."""
+
+    is_local_sgd = False
+    """Whether ranks update by their own gradients, and average parameters."""
+    keeps_local = False
+    """Whether what a rank makes of its own samples may be meant."""
 
     def __init__(self, program: Program, kept: Iterable[str] = ()) -> None:
         self.block = program.global_block()
@@ -143,6 +154,8 @@ class Spreads:
             return PARTIAL
         if op.type in _PRODUCTS and given["X"] == [PARTIAL] and given.get("Y") == [R]:
             return PARTIAL
+        if self.is_local_sgd:
+            return self._of_one_rank(op)
         if op.type in _ADDITIONS or op.type == "scale":
             added = "a number" if op.type == "scale" else _which(op, self, R) or "another value"
             raise wrong(
@@ -157,10 +170,20 @@ class Spreads:
                 "the original's transpiler does not even sum it then",
                 "Give the parameter a gradient clip in place of the error_clip, or clip an activation.",
             )  # fmt: skip
+        why = "each rank then clips by its own norm" if op.type in _CLIPS else "results of parts do not add up to it"
         raise wrong(
-            op, f"needs all of {name}, but gets one rank's part of the sum", "each rank then clips by its own norm",
+            op, f"needs all of {name}, but gets one rank's part of the sum", why,
             "Sum the gradient over the ranks first: c_allreduce_sum, as DataParallel inserts it, in front of this.",
         )  # fmt: skip
+
+    def _of_one_rank(self, op: Operator) -> Spread:
+        """The spread of what a rank makes of its own gradient, by which it updates; raise if the mean is another."""
+        if op.type not in _ADDITIONS and op.type != "scale" and not self.keeps_local:
+            raise wrong(
+                op, "changes the gradient of one rank", "each rank then clips or scales by its own samples",
+                SUM_GRADIENTS,
+            )  # fmt: skip
+        return PARTIAL
 
     def _of_shard(self, op: Operator, kinds: set[Spread]) -> Spread:
         if op.type in ("squared_l2_norm", "reduce_sum") and kinds == {SHARD}:
