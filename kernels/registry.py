@@ -130,8 +130,8 @@ def specialize(
     With `own` it is asked where all that the operator writes goes to the caller of a run. What it offers takes no
     ``out``, and its results share memory with no input, and no element with each other.
 
-    With `rows` it is asked where an input or output is selected rows, whose ``shape`` is that of the whole array, and
-    offers loops, too.
+    With `rows` it also serves inputs and outputs that are selected rows, whose ``shape`` is that of the whole array,
+    and it offers loops, too.
 
     With `any_size` it is also asked where only a run knows some dimensions, which are -1.
     """

@@ -76,9 +76,9 @@ _MAY_GO = frozenset((*_PASS_ON, *_RESHAPES, *_TRANSPOSES, *_COPIES, *_PASS_THROU
 class CleanUp(Pass):
     """Let readers of a copy read the original, where nothing can tell them apart.
 
-    Copies are the results of ``assign``, of ``scale`` by 1 without bias, of ``cast`` to the same type, of ``sum`` of
-    one tensor, of ``rnn_memory_helper``, of a reshape to the same shape and of transposes that cancel, and the gradient
-    that an addition or subtraction passes on as it is. A reshape of a reshape reads what the first one does.
+    Copies are the results of ``assign``, ``rnn_memory_helper``, ``scale`` by 1 without bias, ``cast`` to the same type,
+    ``sum`` of one tensor, a reshape to the same shape and transposes that cancel. The gradient that an addition or
+    subtraction passes on unchanged is a copy, too. A reshape of a reshape reads what the first one does.
 
     Law: every value keeps its bits, NaN and -0.0 included; adding a bias of 0 is left alone where it turns -0.0 into
     0.0. Sums round differently over another memory layout, so a copy that may change the layout is only left out if the

@@ -16,9 +16,9 @@ class ShareCommonSubexpressions(Pass):
 
     Operators compute the same if type, attributes, outputs in use and input values, not only their names, are equal.
 
-    Law: every value keeps its bits. Operators that draw random numbers, those that write persistable variables and
-    those that `Recompute` has added are left alone, and so are readers where the name of the earlier result has been
-    written again. Results that nobody reads any more are left to `RemoveDeadOps`.
+    Law: every value keeps its bits. Operators stay that draw random numbers, write persistable variables or come from
+    `Recompute`. Readers stay where the name of the earlier result has been written again. Results that nobody reads any
+    more are left to `RemoveDeadOps`.
     """
 
     def apply(self, program: Program) -> bool:

@@ -29,10 +29,10 @@ class FoldConstants(Pass):
 
     Constants are the results of these two, results computed from constants, and those that depend on known shapes only.
 
-    Law: every value keeps its bits, as the processor computes them. Left alone are operators that draw random numbers
-    or whose kernel raises an error (the run reports it), and results that have more than `max_elements` elements or
-    lengths of sequences, do not lie row by row, or hold a NaN (no attribute holds its bits). An input of which only the
-    shape was read may become dead, and its errors with it.
+    Law: every value keeps its bits, as the processor computes them. Operators stay if they draw random numbers, or if
+    their kernel raises an error, which the run reports. So do results that have more than `max_elements` elements or
+    lengths of sequences, do not lie row by row, or hold a NaN, whose bits no attribute holds. An input of which only
+    the shape was read may become dead, and its errors with it.
     """
 
     max_elements: int = 1024

@@ -1,7 +1,7 @@
 """Errors of passes: which pass made the edit that breaks a program, and in which of its lines.
 
-A pass that has broken a program is repeated with a journal (`minigraph.support.undo`), in which each edit notes how to
-undo it, and so what it changed.
+A pass that has broken a program is repeated with a journal (`minigraph.support.undo`). There each edit notes how to
+undo it, which shows what it changed.
 """
 
 from __future__ import annotations

@@ -433,12 +433,11 @@ class FindNormalizations(Rules):
 
     A softmax is ``exp(x) / sum(exp(x))``, with or without the maximum of each row subtracted from it first, its
     logarithm ``x - log(sum(exp(x)))``, likewise. The gradient of a ``log(sum(exp(x)))`` with such a maximum has no part
-    that flows through it. A
-    normalization is ``(x - mean(x)) / sqrt(variance + epsilon) * g + b``, where the variance is
-    ``mean((x - mean(x)) ** 2)`` or ``mean(x ** 2) - mean(x) ** 2``; g of rows may meet the inverse root first. It is a
-    ``layer_norm`` if means are over the last dimensions, and a ``batch_norm`` if they are over all but the channels,
-    the second dimension. Where g and b are those of channels, that of each channel of a sample is an
-    ``instance_norm``, that of rows which are groups of channels a ``group_norm``.
+    that flows through it. A normalization is ``(x - mean(x)) / sqrt(variance + epsilon) * g + b``, where the variance
+    is ``mean((x - mean(x)) ** 2)`` or ``mean(x ** 2) - mean(x) ** 2``; g of rows may meet the inverse root first. It is
+    a ``layer_norm`` if means are over the last dimensions, and a ``batch_norm`` if they are over all but the channels,
+    the second dimension. If g and b belong to channels, the normalization of each channel of a sample is an
+    ``instance_norm``, and that of rows which are groups of channels a ``group_norm``.
 
     Law: results and gradients change by rounding only, as long as they are finite; the gradient through a subtracted
     maximum is 0. Where exponentials overflow, or all of a row underflow, the results of ``softmax`` are right, and so

@@ -31,9 +31,9 @@ class _Cut(NamedTuple):
 class JoinSlices(Pass):
     """Turn slices that cut all of a dimension apart into one ``split`` or ``unstack``, and sums of their gradients.
 
-    A sum of gradients of slices is ``concat`` or ``stack`` of the incoming gradients, with zeros for what is missing,
-    as long as the slices do not overlap and take at least half of the dimension. Slices along the first dimension,
-    which are views, stay; only their gradients are joined.
+    A sum of gradients of slices becomes ``concat`` or ``stack`` of the incoming gradients, with zeros for missing
+    parts, if the slices do not overlap and take at least half of the dimension. Slices along the first dimension, which
+    are views, stay; only their gradients are joined.
 
     Law: every value is the same, but zeros may change their sign, because ``0.0 + -0.0`` is 0.0. A slice then lies row
     by row in memory, so that later sums and products may round differently.

@@ -222,11 +222,11 @@ def _(x: Any, reduce_all: bool, dim: Sequence[int], keep_dim: bool) -> Any:
 class MeanOfAll(Rules):
     """Turn ``reduce_sum`` that ``scale`` divides into ``reduce_mean``, and that over all dimensions into ``mean``.
 
-    A sum of sums becomes one sum, a mean of means one mean, a mean of sums a multiple of the mean, that of one number
-    the number, the mean of a reshaped value that of the value, and the average of whole images a ``reduce_mean``.
-    Likewise for their gradients. The rules of `MoveFactors` run, too: a factor would hide what a sum is of.
-    `FuseMeanLoss` looks for ``mean`` only, `FindNormalizations` for ``reduce_mean``. A float64 sum stays where the
-    factor, which is a float32, is not exactly 1 by the number of elements.
+    A sum of sums becomes one sum, a mean of means one mean, and a mean of sums a multiple of the mean. The mean of one
+    number becomes the number, the mean of a reshaped value the mean of the value, and the average of whole images a
+    ``reduce_mean``. Likewise for their gradients. The rules of `MoveFactors` run, too: a factor would hide what a sum
+    is of. `FuseMeanLoss` looks for ``mean`` only, `FindNormalizations` for ``reduce_mean``. A float64 sum stays where
+    the factor, which is a float32, is not exactly 1 by the number of elements.
 
     Law: each mean is the same up to rounding: by at most ``2 n eps`` times the mean of the magnitudes of n elements,
     because they are added in another order, and gradients by at most ``2 eps`` times their size, as long as the sums

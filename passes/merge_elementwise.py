@@ -34,13 +34,13 @@ _MOST_OPERATORS = 32
 class MergeElementwise(Pass):
     """Make one ``merged_elementwise`` of equal groups of operators, each of which updates variables.
 
-    A group are the elementwise operators that compute what persistable variables of one type become, from these, from
-    other values of this type such as a gradient, and from single elements that all groups share. So Adam that is
-    written out, or a moving average, takes one operator for all parameters. ``sgd`` may end a group.
+    A group is the elementwise operators that compute the new values of persistable variables of one type: from these
+    variables, from other values of this type such as a gradient, and from single elements that all groups share. So
+    Adam that is written out, or a moving average, takes one operator for all parameters. ``sgd`` may end a group.
 
     Law: every value keeps its bits, because the same operators compute each element. Nothing outside of a group reads
-    the values within it, and nothing between its operators and the merged one, which stands where the last of the
-    groups ended, reads or writes what it writes, or writes what it reads. Selected rows, other types than float32 and
+    the values within it. The merged operator stands where the last of the groups ended; no operator between a group and
+    it reads or writes what the group writes, or writes what it reads. Selected rows, other types than float32 and
     float64, and unknown shapes are left alone.
     """
 

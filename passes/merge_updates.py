@@ -21,8 +21,8 @@ _OWN = {update: own_slots(definition_of(update)) for update in _MERGED_TYPE}
 class MergeUpdates(Pass):
     """Update many parameters by one operator: ``merged_adam`` for several ``adam``, and so on.
 
-    Updates are merged that agree in type, attributes, learning rate and other shared inputs and in the dtype of their
-    parameters, and whose gradients were clipped together or not at all, so that `ShrinkInUpdate` may follow.
+    Merged updates agree in type, attributes, shared inputs such as the learning rate, and the dtype of their
+    parameters. Their gradients were clipped together or not at all, so that `ShrinkInUpdate` may follow.
 
     Law: every value keeps its bits, because each element is computed as before. The merged operator stands where the
     last of its updates stood; no operator between them reads or writes their variables.

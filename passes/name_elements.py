@@ -19,9 +19,9 @@ class NameElements(Pass):
     """Turn writes to an array, and reads of it, into copies to and from a variable for each element.
 
     Their indices must follow from constants. ``tensor_array_to_tensor`` becomes ``concat`` or ``stack``, its gradient
-    ``split`` or ``unstack``, a sum of gradients ``sum``, and the length of an array a constant. An array that is
-    fetched, fed, persistable or used by a sub-block is left alone, as one of arrays is, and so is every array that one
-    operator reads or writes together with it.
+    ``split`` or ``unstack``, a sum of gradients ``sum``, and the length of an array a constant. Arrays stay that are
+    fetched, fed, persistable, used by a sub-block, or made of arrays. So does every array that an operator reads or
+    writes together with one of these.
 
     Law: every value keeps its bits.
     """

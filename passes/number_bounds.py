@@ -20,8 +20,8 @@ class NumberBounds(Pass):
 
     The size of the slice is then known before the run, and other passes see it as any other.
 
-    Law: every value keeps its bits. A tensor that is not what the attribute says is left, for the run to report, and so
-    is a slice under a name that is written several times.
+    Law: every value keeps its bits. A tensor stays that contradicts the attribute, for the run to report. So does a
+    slice under a name that is written several times.
     """
 
     def apply(self, program: Program) -> bool:

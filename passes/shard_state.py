@@ -41,10 +41,10 @@ class ShardOptimizerState(Pass):
 
     The program must sum gradients over the ranks, as after `GradAllReduce`. Each rank gets its part of the sums
     (``c_reduce_parts``), clips it by norms over all ranks (``part_norms``, ``c_allgather``, ``clip_parts``), and
-    updates its part of the parameters; the parts then become whole parameters (``c_gather_parts``). What an operator
-    between them reduces to one number, as a norm that the user has written does, is reduced block by block and
-    exchanged (``part_reduction``, ``c_allgather``), where the first such number is needed. Selected rows are summed
-    whole, and then divided. The startup program must make parts of the state, see `shard_startup`.
+    updates its part of the parameters; the parts then become whole parameters (``c_gather_parts``). An operator between
+    them may reduce an array to one number, as in a norm that the user has written. Then each block is reduced, and the
+    numbers are exchanged (``part_reduction``, ``c_allgather``) where the first of them is needed. Selected rows are
+    summed whole, and then divided. The startup program must make parts of the state, see `shard_startup`.
 
     Law: parameters and clips are those of the program before, but for the rounding of norms. With `shards`, bits are
     the same on all numbers of ranks that divide `shards`. A gradient that is fetched is that of one rank.

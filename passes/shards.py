@@ -53,8 +53,8 @@ class ShardBatch(Pass):
     A ``batch_norm`` normalizes each shard by its own statistics. Its running statistics become the mean of those that
     the shards make of them, added up by the tree; `average_statistics` takes it over the ranks.
 
-    Law: where the loss is a mean over the samples, the updates are those of the whole batch, but for rounding, for what
-    is drawn and for statistics of the batch. The bits of a shard's gradients depend on the shard alone.
+    Law: if the loss is a mean over the samples, the updates are those of the whole batch, apart from rounding, random
+    draws and statistics of the batch. The bits of a shard's gradients depend on the shard alone.
 
     Attributes
     ----------

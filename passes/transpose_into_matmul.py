@@ -48,8 +48,8 @@ def _multiplies_matrices(op: Operator, values: Values) -> bool:
 class _Source:
     """A value whose last two dimensions are exchanged, perhaps several times.
 
-    Only sources that are there for longer than all before them are linked, so that the first one that is there
-    at some place is found by a walk back as long as they last.
+    Only sources that last longer than all before them are linked. So a walk back finds the first source that is still
+    there at some place.
     """
 
     value: Value

@@ -28,9 +28,9 @@ class UnrollLoops(Pass):
 
     The condition must follow from constants, as that of a loop with a counter does. What a run writes of the variables
     around the loop gets a name of its own in each run, but for arrays; ``sum`` adds the gradients of what the loop only
-    reads. Left alone are loops that do not run at all, that write persistable variables or have branches or loops
-    inside, that handle sequences of unknown length or gradients that are selected rows or float16, and those of more
-    than `most_operators` operators in all their runs.
+    reads. Loops stay if they do not run at all, write persistable variables, have branches or loops inside, handle
+    sequences of unknown length or gradients that are selected rows or float16, or have more than `most_operators`
+    operators in all their runs.
 
     Law: every value keeps its bits, because the same kernels compute it from the same values, and gradients are added
     in the same order. Random numbers are drawn in the same order.

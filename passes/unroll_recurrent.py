@@ -25,9 +25,9 @@ class UnrollRecurrent(Pass):
     """Put the operators of each step of a ``recurrent`` in its place, and those of ``recurrent_grad`` likewise.
 
     A step reads entries by ``slice``; ``stack`` joins outputs, and ``sum`` adds the gradients of parameters. Other
-    passes then see a network as if it were written step by step. Left alone are networks of sequences of unknown
-    length, of arrays or selected rows, of float16 parameters with gradients, networks that write outer variables or
-    have branches or loops inside, and those of more than `most_operators` operators in all their steps.
+    passes then see a network as if it were written step by step. Networks stay if they have sequences of unknown
+    length, arrays or selected rows, float16 parameters with gradients, or branches or loops inside, if they write outer
+    variables, or if all their steps have more than `most_operators` operators.
 
     Law: every value keeps its bits, because the same kernels compute it from the same values, and gradients are added
     in the same order. Random numbers are drawn in the same order.

@@ -320,8 +320,8 @@ class Values(ValueTable):
     ) -> None:
         """Insert `new` operators, each before another one, in whose stead `old` ones go.
 
-        They write the `results` of the old ones by the same names, for the same readers. The caller has made sure that
-        nothing else reads what `old` operators write, and that `new` ones find what they read. The tables learn of it
+        They write the `results` of the old ones by the same names, for the same readers. The caller makes sure that
+        nothing else reads the results of `old` operators, and that `new` ones find their inputs. The tables learn of it
         in `_refresh`.
         """
         self._refresh()

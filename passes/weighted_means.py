@@ -22,11 +22,12 @@ class WeightMeans(Pass):
     """Let each rank's gradients be those of the loss of all ranks' samples, whatever number of them a rank has.
 
     What flows into a mean over samples is multiplied by ``ranks * n / total``: n is the number of this rank's elements,
-    and the total is summed over the ranks. What flows into a sum is multiplied by the number of ranks. Where a gradient
-    depends on what the forward pass makes of several samples, such as a number of tokens by which a loss is divided, it
-    reads what all ranks' samples make: sums, means and extremes over samples are exchanged, and the operators that
-    follow, as those of ``1 / max(count, 1)``, are repeated on the results. If such a value is combined with
-    single samples again, as in a normalization by statistics of the batch, its gradient is summed over ranks, too.
+    and the total is summed over the ranks. What flows into a sum is multiplied by the number of ranks. Some gradients
+    depend on a value that the forward pass computes from several samples, such as the number of tokens by which a loss
+    is divided. They read the value for the samples of all ranks: sums, means and extremes over samples are exchanged,
+    and the operators that follow, as those of ``1 / max(count, 1)``, are repeated on the results. If such a value is
+    combined with single samples again, as in a normalization by statistics of the batch, its gradient is summed over
+    ranks, too.
 
     Law: summed over ranks and divided by their number, gradients are those of the loss of all samples, but for
     rounding.

@@ -190,8 +190,8 @@ for _type in (
 def _loops(rule: UpdateRule, element: Element) -> Loops:
     """The loop over rows for a rule, named by its type.
 
-    Its parameters are those of the selected rows, their order, a row to work in, whole arrays, the inputs of one number
-    as vectors of one element, the numbers of `element`, and `tiny`, the bound below which state becomes 0.
+    Its parameters are the arrays of the selected rows, their order, a row to work in, whole arrays, inputs of one
+    number as vectors of one element, the numbers of `element`, and `tiny`, the bound below which state becomes 0.
     """
     parameters = ["numbers", "value", "order", "work", *(f"{name}_" for name in (*rule.arrays, *element.singles))]
     parameters += [*(f"n{i}" for i in range(len(element.numbers))), "tiny"]

@@ -265,9 +265,9 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(options: argparse.Namespace) -> int:
-    """List what scripts for Paddle fluid 1.x use that minigraph lacks, with the
-    lines and what to use instead, and what does something else here in some case,
-    and write each script with its imports changed. The exit status is 1 if
+    """List the names that scripts for Paddle fluid 1.x use and minigraph lacks,
+    with their lines and what to use instead, and the names that differ here in
+    some case. Write each script with its imports changed. The exit status is 1 if
     something is missing, or a script could not be read.
     """
     lacking = 0

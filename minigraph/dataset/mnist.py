@@ -2,8 +2,8 @@
 
 The four IDX files, as they are or gzipped, are looked for in ``$MINIGRAPH_DATA_HOME/mnist`` (by default
 ``~/.cache/minigraph/dataset/mnist``). When none of them is there they are downloaded; when that fails too, `train` and
-`test` warn and serve the bundled `digits` in MNIST's form, so that a program runs anywhere but never mistakes one data
-set for the other. A damaged file is an error, never a reason to look elsewhere.
+`test` serve the bundled `digits` in MNIST's form, with a warning, so that a program runs anywhere. A damaged file is an
+error, never a reason to look elsewhere.
 
 Environment variables: ``MINIGRAPH_DATA_HOME`` as above; ``MINIGRAPH_OFFLINE=1`` never tries the network;
 ``MINIGRAPH_STRICT_DATA=1`` makes missing data an error instead of a warning.

@@ -1,7 +1,7 @@
 """Updates in the imperative mode: an optimizer's own static operators, run on the current parameters.
 
-Clipping, weight decay and update are appended to a program once for each set of parameters that have gradients, by the
-same code as in the static mode, and that program is run on their values. So both modes give the same numbers.
+The code of the static mode appends clipping, weight decay and updates to a program, once for each set of parameters
+that have gradients. That program is run on their values. So both modes give the same numbers.
 """
 
 from __future__ import annotations

@@ -37,8 +37,8 @@ def verify(program: Program) -> None:
     persistables, data, and variables of the global block that no operator writes come from outside); inference run
     again gives the declared types; gradients are clipped once, when they are complete and before the update reads them.
     In a program with a backward pass, something makes the gradient that an update reads; what ``role_vars`` names
-    exists, and a backward operator makes the gradients that it names there. A sub-block stands below its parent and is
-    run by one operator of that, which names in its slots what the block reads and writes of it.
+    exists, and a backward operator makes the gradients that it names there. A sub-block follows its parent. One
+    operator of the parent runs it, and names in its slots the variables of the parent that the block reads and writes.
 
     Raises
     ------

@@ -28,9 +28,9 @@ class DynamicRNN:
     """Run what is built inside ``block()`` for each row of sequences of different lengths.
 
     Step by step, the rows of all sequences that still go on are one batch, longest sequence first. Inside, `step_input`
-    gives the rows of a step, `static_input` what every step sees, `memory` the state of the step before and
-    `update_memory` the state that the next step will see; `output` says what is collected. Calling the network
-    afterwards gives the collected sequences, with the lengths of the step input.
+    gives the rows of a step, `static_input` a value for all steps, `memory` the state after the last step, and
+    `update_memory` sets the state for the next one; `output` says what is collected. Calling the network afterwards
+    gives the collected sequences, with the lengths of the step input.
 
     Parameters
     ----------

@@ -1,8 +1,8 @@
 """Carry the lengths of sequences beside a private program's tensors.
 
 Each level of lengths is an int64 vector of offsets, a variable of its own: ``x@LOD0`` is the outermost level of a fed
-`x`. What an operator passes on is known before a run, so that it costs nothing. An operator whose kernel looks at
-lengths gets a slot more for each input whose lengths it looks at, and one that makes lengths a slot ``@LOD`` for them.
+`x`. What an operator passes on is known before a run, so that it costs nothing. An operator whose kernel reads lengths
+gets one more slot for each such input. An operator that makes lengths gets a slot ``@LOD`` for them.
 """
 
 from __future__ import annotations

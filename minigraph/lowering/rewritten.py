@@ -1,8 +1,9 @@
 """Rewritten programs: what pruning, inference and passes have made of a program, for every feed to which it applies.
 
 The dimensions that a program leaves open, such as the batch, are open sizes while it is rewritten, see
-`minigraph.support.sizes`. So it is known for which other sizes the same would come out, and a plan for those begins
-with the steps of an earlier one, or with a copy of the rewritten program. In the end all sizes are numbers again.
+`minigraph.support.sizes`. The notes tell for which other sizes the result would be the same. A plan for such sizes
+begins with the steps of an earlier plan, or with a copy of the rewritten program. In the end all sizes are numbers
+again.
 """
 
 from __future__ import annotations

@@ -14,8 +14,8 @@ from minigraph.types import TensorType, merge_shapes, require, require_floating,
 def rank_loss(label: TensorType, left: TensorType, right: TensorType) -> TensorType:
     """``Out = log(1 + exp(Left - Right)) - Label * (Left - Right)``: the cross entropy of left before right.
 
-    Label is 1 where the left one of a pair is to have the higher score, 0 where the right one is, and 0.5 where both
-    are to have the same.
+    Label is 1 if the left one of a pair should have the higher score, 0 if the right one should, and 0.5 if both should
+    have the same.
 
     References
     ----------

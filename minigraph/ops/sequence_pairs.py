@@ -42,9 +42,10 @@ def var_conv_2d(
     """``Out`` is the convolution of images of different sizes, which lie in X one after the other.
 
     An image of X, ``[rows, 1]``, has the elements of ``[InputChannel, height, width]``, where the height is the length
-    of the sequence of ROW, and the width that of COLUMN. A window begins half a kernel before each stride-th pixel;
-    zeros surround the image. W is ``[OutputChannel, InputChannel * KernelH * KernelW]``. An image of Out has the
-    elements of ``[OutputChannel, ceil(height / StrideH), ceil(width / StrideW)]``, and Col holds the windows.
+    of the sequence of ROW, and the width the length of the sequence of COLUMN. A window begins half a kernel before
+    each stride-th pixel; zeros surround the image. W is ``[OutputChannel, InputChannel * KernelH * KernelW]``. An image
+    of Out has the elements of ``[OutputChannel, ceil(height / StrideH), ceil(width / StrideW)]``, and Col holds the
+    windows.
     """
     require_floating(x)
     require_same_dtype("X and W", x, w)

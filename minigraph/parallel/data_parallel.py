@@ -36,10 +36,10 @@ class DataParallel(GradAllReduce):
     are so on machines with the same processor, BLAS and number of its threads. Random numbers follow from the seed, the
     step and the shard; those of an operator with a seed of its own are the same in every step. A ``batch_norm`` has the
     statistics of each shard, and as running statistics the mean over the shards, see `minigraph.passes.ShardBatch`.
-    State of samples that the program keeps otherwise, as ``auc`` does, is that of all ranks' samples.
-    With and without `sharded`, norms that the program computes by operators such as ``reduce_sum`` may differ by
-    rounding, because these add in the type of the array, of the whole array or block by block. Norms of clips have the
-    same bits, because squares are added exactly.
+    State of samples that the program keeps otherwise, as ``auc`` does, is that of all ranks' samples. Norms that the
+    program computes by operators such as ``reduce_sum`` may differ by rounding with `sharded`: those operators add in
+    the type of the array, and block by block where it is divided. Norms of clips have the same bits, because squares
+    are added exactly.
 
     Attributes
     ----------

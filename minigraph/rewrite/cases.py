@@ -154,8 +154,8 @@ def runs_completely(case: Case) -> bool:
 def has_declared_shapes(case: Case) -> bool:
     """Whether results have the shapes that are declared.
 
-    Kernels compute some results of operands that do not fit, such as the sum of a column whose length is open and turns
-    out to be 3 and one of length 1, for which inference says [1, 1]. An executor refuses such a run.
+    Kernels compute some results of operands that do not fit. An example is the sum of a column of open length, which
+    turns out to be 3, and one of length 1: inference says [1, 1]. An executor refuses such a run.
     """
     block = case.program.global_block()
     writers = Counter(name for op in block.ops for name in op.output_arg_names)

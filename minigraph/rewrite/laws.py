@@ -1,8 +1,8 @@
 """Laws of a pass, tried on one program.
 
-A pass ends and raises nothing, the program it leaves is valid, it says truthfully whether it changed anything, a
-second time changes nothing, declarations of what stays are kept, operators keep their roles, and what is fetched or
-persistable keeps its value.
+A pass ends and raises nothing. The program that it leaves is valid. It says truthfully whether it changed anything, and
+a second application changes nothing. Variables keep their declarations, operators their roles, and what is fetched or
+persistable its value.
 """
 
 from __future__ import annotations
@@ -285,7 +285,7 @@ def _differing(subject: Subject, case: Case, expected: Results, found: Results) 
 def _differs_literally(subject: Subject, case: Case, twin: Program) -> bool:
     """Whether single operators differ, too.
 
-    A pass may rewrite a part of fluid's chain for a global norm, so that the interpreter no longer knows the chain and
+    A pass may rewrite a part of fluid's chain for a global norm. The interpreter does not recognize the chain then, and
     computes its operators as they stand, which may overflow.
     """
     try:

@@ -24,9 +24,9 @@ def by_type() -> dict[str, list[Sample]]:
 def all_types() -> tuple[str, ...]:
     """The types that have samples.
 
-    Steps draw control flow, arrays of tensors and sequences. Not drawn are operators with effects outside of the
-    program, which no result shows (``print``, ``py_func``, whose function the script of a counter-example could not
-    hold), and those that need other ranks.
+    Steps draw control flow, arrays of tensors and sequences. Operators with effects outside of the program are not
+    drawn, because no result shows them: ``print``, and ``py_func``, whose function the script of a counter-example
+    could not hold. Nor are operators that need other ranks.
     """
     return tuple(sorted(by_type()))
 

@@ -1,6 +1,6 @@
 """Steps of random programs whose values depend on what was written when.
 
-These are values that outlive a run, bodies that write a value several times, tables that are looked up twice, sequences
+They have values that outlive a run, bodies that write a value several times, tables that are looked up twice, sequences
 of sequences, and whole numbers of any size.
 """
 

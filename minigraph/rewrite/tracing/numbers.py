@@ -1,8 +1,8 @@
 """Values that the states of a program compute for one feed, and how far they are apart.
 
-Operators are evaluated one by one, as the interpreter does. A result is kept and found again by what it was computed
-from, and equal results are one object, so that a state costs little more than the operators whose results differ from
-those in the states before.
+Operators are evaluated one by one, as the interpreter does. A result is kept and found again by the operator and
+operands that it was computed from. Equal results are one object, so that a state costs little more than the operators
+whose results have changed since the states before.
 """
 
 from __future__ import annotations
