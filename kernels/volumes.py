@@ -1,8 +1,8 @@
 """Convolutions of volumes, as convolutions of images: windows along the depth become channels, depths images.
 
 A volume ``[batch, channels, depth, height, width]`` is unfolded to images ``[batch * windows, channels * size, height,
-width]``, and the filters are those of images with as many channels. That copies each element as often as windows
-overlap along the depth, fewer times than the convolution of images copies it after that.
+width]``, and the filters become filters of such images. Each element is copied once for each window that it lies in,
+fewer times than the convolution of images copies it afterwards.
 """
 
 from __future__ import annotations

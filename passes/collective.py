@@ -57,8 +57,8 @@ class GradAllReduce(Collective):
 
     A gradient is summed where the backward pass has made it, so that clips and decays, which come later, see the sum.
 
-    Law: where the loss is a mean over its samples and every rank has as many of them, each rank's updates are those of
-    one rank with all samples, but for rounding.
+    Law: if the loss is a mean over its samples and all ranks have the same number of samples, each rank's updates are
+    those of one rank with all samples, apart from rounding.
 
     Attributes
     ----------

@@ -440,9 +440,9 @@ class FindNormalizations(Rules):
     ``instance_norm``, and that of rows which are groups of channels a ``group_norm``.
 
     Law: results and gradients change by rounding only, as long as they are finite; the gradient through a subtracted
-    maximum is 0. Where exponentials overflow, or all of a row underflow, the results of ``softmax`` are right, and so
-    are those of a normalization where a difference of moments has lost its digits: it rounds by
-    ``eps * mean(x ** 2)``, which may be more than the variance. float16 and unknown shapes are left alone.
+    maximum is 0. Where exponentials overflow, or all of a row underflow, ``softmax`` is right. So is a normalization
+    where a difference of moments has lost its digits: it rounds by ``eps * mean(x ** 2)``, which may be more than the
+    variance. float16 and unknown shapes are left alone.
     """
 
     changes_rounding: ClassVar[bool] = True

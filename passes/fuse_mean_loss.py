@@ -69,10 +69,10 @@ class FuseMeanLoss(Rules):
     labels: then the new operator has `from_logits`. The operators from x to its gradient work on a few numbers each, so
     that the calls take longer than the arithmetic. Compiled, they are one loop.
 
-    Law: every value keeps its bits, because the kernel calls those of the single operators. The two losses stay apart,
-    which differ where a logit lies more than 64 below the largest and where `ignore_index` is a class. The new operator
-    stands where the cross entropy stood. Later operators may read the probabilities, but no value between them and the
-    loss. float16, where a probability may be 0, and labels that are no column are left alone.
+    Law: every value keeps its bits, because the kernel calls those of the single operators. The two losses are not
+    mixed: they differ where a logit lies more than 64 below the largest, and where `ignore_index` is a class. The new
+    operator stands where the cross entropy stood. Later operators may read the probabilities, but no value between them
+    and the loss. float16, where a probability may be 0, and labels that are no column are left alone.
     """
 
     keeps_roles: ClassVar[bool] = False

@@ -17,7 +17,7 @@ MOST_NAMED: Final = 5
 
 
 class Conclusion(NamedTuple):
-    """Sentences about a report: what the figures show, what limits that, and what went wrong."""
+    """Sentences about a report: results, their limits, and failures."""
 
     finding: str
     remarks: Sequence[str]

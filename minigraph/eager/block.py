@@ -172,7 +172,7 @@ class EagerBlock(Block):
         return self._make_op(type, self._by_slot(inputs or {}), self._by_slot(outputs or {}), dict(attrs or {}), None)
 
     def _as_given(self, type: str, inputs: Any, outputs: Any, attrs: Any) -> tuple[Any, list[Any], list[Any]]:
-        """A key of all that a call depends on as it was given, what it reads as a step does, and what it writes.
+        """A key of all that a call depends on, the values that it reads as a step does, and the names that it writes.
 
         Calls with equal keys have passed the same checks, and need none.
 

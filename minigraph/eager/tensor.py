@@ -1,9 +1,9 @@
 """Variables that have a value: the imperative mode computes each operator when it is appended.
 
 There is no second implementation. An `EagerBlock` takes operators like any block, checks and infers them by their
-definitions, and evaluates them at once with the kernels that executors use. What was computed is remembered, and
-`backward` turns it into an ordinary program, differentiates that with `minigraph.autodiff.backward`, and runs the
-operators which that appended.
+definitions, and evaluates them at once with the kernels that executors use. Computed operators are remembered.
+`backward` turns them into an ordinary program, differentiates it with `minigraph.autodiff.backward`, and runs the
+operators that are appended.
 """
 
 from __future__ import annotations

@@ -82,7 +82,7 @@ def elementwise_min(x: TensorType, y: TensorType, *, axis: int = -1) -> Any:
 def elementwise_pow(x: TensorType, y: TensorType, *, axis: int = -1) -> Any:
     """``Out = X ** Y``; of integers a fraction is cut to an integer, and 0 has no negative power.
 
-    The gradient for X is 0 where Y is 0, that for Y is 0 where X is 0 and Y positive.
+    The gradient for X is 0 where Y is 0. The gradient for Y is 0 where X is 0 and Y positive.
 
     Notes
     -----

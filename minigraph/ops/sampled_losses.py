@@ -66,8 +66,9 @@ def nce(
     """Noise contrastive estimation: classes of a row are told from `num_neg_samples` that are drawn at random.
 
     Each class has the chance ``o / (o + b)`` of being no sample, with ``o = sigmoid(Input @ Weight[class] + Bias)`` and
-    ``b = num_neg_samples * probability of the class``. Cost, [batch, 1], is minus the logarithm of the chances of the
-    classes of Label, [batch, classes of a row], and of one minus those of the samples, times SampleWeight.
+    ``b = num_neg_samples * probability of the class``. Cost, [batch, 1], is minus the sum of logarithms, times
+    SampleWeight: of the chances of the classes of Label, [batch, classes of a row], and of one minus the chances of the
+    samples.
 
     SampleLabels are the classes and samples of each row, SampleLogits the numbers ``o``. `sampler` is 0 for uniform
     samples, 1 for ``log((class + 2) / (class + 1)) / log(num_total_classes)``, and 2 for CustomDistProbs, drawn by

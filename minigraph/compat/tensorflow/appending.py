@@ -1,7 +1,7 @@
 """Appending operators for TensorFlow's functions: block, names, roles, and checks of the arguments.
 
-An operator that changes a gradient has the role of clipping and names the gradient's parameter, as those of
-`minigraph.clip` do, so that a clone for testing leaves it out. `note_gradients` records which variables are gradients.
+An operator that changes a gradient has the role of clipping and names the gradient's parameter, as in `minigraph.clip`,
+so that a clone for testing leaves it out. `note_gradients` records which variables are gradients.
 """
 
 from __future__ import annotations
