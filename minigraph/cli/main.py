@@ -47,7 +47,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         raise_again()
         options = _options(argv)
         status: int = options.run(options)
-        sys.stdout.flush()
+        if sys.stdout is not None:  # it is where it was closed before the start
+            sys.stdout.flush()
     except SystemExit as end:  # argparse has printed the error
         return end.code if isinstance(end.code, int) else 1
     except MinigraphError as error:

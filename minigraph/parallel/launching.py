@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
@@ -192,22 +193,24 @@ _BANNER = re.compile(r"={10,}|=   |YOUR APPLICATION TERM|This typically refers|P
 
 def _show(lines: Any, stream: Any) -> int | None:
     """Write what the ranks write; return the process that MPICH says has died."""
-    died, parts = None, dict[str, str]()
+    died, parts = None, defaultdict[str, list[str]](list)
     for line in lines:
         found = re.match(r"=   PID (\d+) RUNNING", line)
         died = int(found[1]) if found else died
         prefix, _, text = line.partition("] ")
         if line.endswith(f"{GOES_ON}\n"):
-            parts[prefix] = parts.get(prefix, "") + text.removesuffix(f"{GOES_ON}\n")
+            parts[prefix].append(text.removesuffix(f"{GOES_ON}\n"))
         elif not _BANNER.match(line):
-            _write(stream, f"{prefix}] {parts.pop(prefix)}{text}" if prefix in parts else line)
-    for prefix, text in parts.items():  # of ranks that have died
-        _write(stream, f"{prefix}] {text}\n")
+            _write(stream, f"{prefix}] {''.join(parts.pop(prefix))}{text}" if prefix in parts else line)
+    for prefix, begun in parts.items():  # of ranks that have died
+        _write(stream, f"{prefix}] {''.join(begun)}\n")
     return died
 
 
 def _write(stream: Any, line: str) -> None:
-    """Write a line, with question marks for what the stream cannot show."""
+    """Write a line, with question marks for what the stream cannot show; None is a stream that was closed before."""
+    if stream is None:
+        return
     try:
         stream.write(line)
     except UnicodeEncodeError:

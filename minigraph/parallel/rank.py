@@ -37,15 +37,21 @@ class _Prefixed:
     """A stream that begins each line with the number of the rank."""
 
     def __init__(self, stream: Any, rank: int) -> None:
-        self._stream, self._prefix, self._line = stream, f"[{rank}] ", ""
+        self._stream, self._prefix = stream, f"[{rank}] "
+        self._begun: list[str] = []
+        """Text since the last end of a line."""
         self._lock = threading.Lock()
 
     def write(self, text: str) -> int:
         with self._lock:
-            *lines, self._line = (self._line + text).split("\n")
-            for piece in self._pieces(lines):  # a call for each, so that lines of ranks do not mix
-                self._stream.write(piece)
-                self._stream.flush()
+            has_lines = "\n" in text
+            self._begun.append(text)
+            if has_lines:
+                *lines, rest = "".join(self._begun).split("\n")
+                self._begun = [rest]
+                for piece in self._pieces(lines):  # a call for each, so that lines of ranks do not mix
+                    self._stream.write(piece)
+                    self._stream.flush()
         return len(text)
 
     def _pieces(self, lines: Iterable[str]) -> Iterator[str]:
@@ -67,7 +73,7 @@ class _Prefixed:
 
     def end(self) -> None:
         """Write a last line that has no end."""
-        if self._line:
+        if any(self._begun):
             self.write("\n")
 
     def __getattr__(self, name: str) -> Any:
@@ -101,7 +107,7 @@ def main(arguments: list[str]) -> None:
         text = "".join(traceback.format_exception(error.with_traceback(_of_script(error))))
         # The launcher reads it as soon as any rank ends, maybe another one: it never finds a part.
         partial = folder / f"rank-{rank}.partial"
-        partial.write_text(f"{time.time_ns()}\n{text}", encoding="utf-8")
+        partial.write_text(f"{time.time_ns()}\n{text}", encoding="utf-8", errors="backslashreplace")
         partial.replace(folder / f"rank-{rank}.error")
         for stream in streams:
             stream.end()

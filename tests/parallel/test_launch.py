@@ -2,6 +2,7 @@
 
 import ast
 import importlib.util
+import io
 import os
 import re
 import signal
@@ -13,6 +14,8 @@ from pathlib import Path
 import pytest
 
 from minigraph import parallel
+from minigraph.parallel.launching import _show
+from minigraph.parallel.rank import _Prefixed
 
 sys.path.insert(0, str(Path(__file__).parent))
 from mpi_exchanges import train
@@ -103,6 +106,42 @@ def test_lines_begin_with_their_rank(script):
         lines = [line for line in output.splitlines() if line.startswith(f"[{rank}] ")]
         steps = [f"[{rank}] step {step} [1. 1.]" for step in range(3)]
         assert lines == [*steps, f"[{rank}] {rank} 2 127.0.0.1:{6170 + rank}", f"[{rank}] GPU {rank}"]
+
+
+def test_time_is_linear_in_what_a_rank_prints():
+    """Lines of 10 MB, and 300,000 dots in one line, as progress bars print them."""
+    printed, shown = io.StringIO(), io.StringIO()
+    stream = _Prefixed(printed, 3)
+    stream.write("x" * 10_000_000 + "\n")
+    for _ in range(300_000):
+        stream.write(".")
+    stream.end()
+    printed.seek(0)
+    _show(printed, shown)
+    assert shown.getvalue() == f"[3] {'x' * 10_000_000}\n[3] {'.' * 300_000}\n"
+
+
+@needs_mpi
+@pytest.mark.slow
+def test_a_launcher_whose_output_is_closed_ends_as_others_do(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text("print('nobody reads it')", encoding="utf-8")
+    command = f"exec {sys.executable} -m minigraph launch -n 2 {script} >&-"
+    environment = {**os.environ, "PYTHONPATH": str(HERE.parents[1])}
+    ended = subprocess.run(
+        ["sh", "-c", command], capture_output=True, text=True, env=environment, timeout=120, check=False
+    )
+    assert (ended.returncode, ended.stderr) == (0, "")
+
+
+@needs_mpi
+@pytest.mark.slow
+def test_an_error_that_is_no_text_is_shown(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(r"raise ValueError('one \udcff')", encoding="utf-8")
+    status, _, errors, _ = launched(2, script)
+    assert status == 1
+    assert re.match(r"rank \d failed first:\nTraceback(.*\n)*ValueError: one \\udcff", errors), errors
 
 
 @needs_mpi
