@@ -89,7 +89,8 @@ def _loss(xp, shares, present, targets, counts, blank, scaled_sums) -> tuple[Any
     log_total, share = scaled_sums(xp, by_time, skips, ends, present.T)
     if share is None:
         log_total, share = _log_sums(xp, by_time, skips, ends, present.T)
-    counted = xp.isfinite(log_total) & present.any(1)
+    # Without a path the logarithm is -inf. Where it is NaN, the loss is to show that.
+    counted = (log_total != -xp.inf) & present.any(1)
     used = present & counted[:, None]
     share = xp.where(used[:, :, None], share.swapaxes(0, 1), 0)
     gradient[~used] = 0

@@ -104,7 +104,7 @@ def log_loss_grad(xp, predicted, labels, d_loss, *, epsilon, out=None):
 @kernel("kldiv_loss")
 def kldiv_loss(xp, x, target, *, reduction):
     wide, probability = widen(x), widen(target)
-    positive = probability > 0
+    positive = ~(probability <= 0)  # of NaN, too, so that it shows
     # A probability of 0 adds 0, where 0 * log(0) would be NaN.
     loss = probability * (xp.log(xp.where(positive, probability, 1)) - wide)
     xp.copyto(loss, 0, where=~positive)
@@ -118,7 +118,7 @@ def kldiv_loss(xp, x, target, *, reduction):
 @kernel("kldiv_loss_grad")
 def kldiv_loss_grad(xp, x, target, d_out, *, reduction):
     share = widen(d_out) / _divergence_divisor(x, reduction)
-    return narrow(xp, xp.where(target > 0, -widen(target) * share, 0), x.dtype)
+    return narrow(xp, xp.where(target <= 0, 0, -widen(target) * share), x.dtype)
 
 
 def _divergence_divisor(x, reduction) -> int:

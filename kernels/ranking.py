@@ -72,13 +72,13 @@ def _set_at(array, at, values) -> None:
 def teacher_student_sigmoid_loss(xp, x, label, *, soft_max_up_bound, soft_max_lower_bound, out=None):
     loss = log_of_one_plus_exp(xp, x)
     both = 2 * loss - x * label
-    return narrow(xp, xp.where(label >= 0, both, loss - x * (label >= -1)), x.dtype, out)
+    return narrow(xp, xp.where(label < 0, loss - x * (label >= -1), both), x.dtype, out)
 
 
 @kernel("teacher_student_sigmoid_loss_grad")
 def teacher_student_sigmoid_loss_grad(xp, x, label, d_out, *, soft_max_up_bound, soft_max_lower_bound):
     chance = logistic(xp, x)
     alone = xp.where(label >= -1, chance - 1, chance)
-    slope = xp.where(label >= 0, 2 * chance - label, alone)
+    slope = xp.where(label < 0, alone, 2 * chance - label)
     inside = (x < soft_max_up_bound) & (x > soft_max_lower_bound)
     return inside * slope * d_out

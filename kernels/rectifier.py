@@ -126,7 +126,7 @@ def soft_relu_grad(xp, result, d_out, *, threshold, out=None):
 
 @kernel("thresholded_relu")
 def thresholded_relu(xp, x, *, threshold, out=None):
-    return _kept(xp, x, x > threshold, out)
+    return _kept(xp, x, ~(x <= threshold), out)  # NaN stays
 
 
 @kernel("thresholded_relu_grad")
@@ -136,7 +136,7 @@ def thresholded_relu_grad(xp, x, d_out, *, threshold, out=None):
 
 @kernel("hard_shrink")
 def hard_shrink(xp, x, *, threshold, out=None):
-    return _kept(xp, x, _beyond(x, threshold), out)
+    return _kept(xp, x, ~_within(x, threshold), out)
 
 
 @kernel("hard_shrink_grad")
@@ -146,6 +146,11 @@ def hard_shrink_grad(xp, x, d_out, *, threshold, out=None):
 
 def _beyond(x, threshold) -> Any:
     return (x > threshold) | (x < -threshold)
+
+
+def _within(x, threshold) -> Any:
+    """Whether elements become 0: the others are beyond the threshold or NaN, which is kept as in fluid."""
+    return (x <= threshold) & (x >= -threshold)
 
 
 def _kept(xp, x, where, out) -> Any:
@@ -158,7 +163,7 @@ def _kept(xp, x, where, out) -> Any:
 def softshrink(xp, x, *, lambda_, out=None):
     # Elements within the threshold are moved, too, and then replaced by 0.
     moved = x - xp.copysign(x.dtype.type(lambda_), x)
-    return _kept(xp, moved, _beyond(x, lambda_), out)
+    return _kept(xp, moved, ~_within(x, lambda_), out)
 
 
 @kernel("softshrink_grad")
