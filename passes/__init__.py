@@ -22,6 +22,7 @@ if TYPE_CHECKING:  # imported when they are asked for, see the end
     from minigraph.passes.find_gradient_descent import FindGradientDescent
     from minigraph.passes.find_momentum import FindMomentum
     from minigraph.passes.find_normalizations import FindNormalizations
+    from minigraph.passes.fold_batch_norms import FoldBatchNorms
     from minigraph.passes.free_addends import FreeAddends
     from minigraph.passes.fuse_elementwise import FuseElementwise
     from minigraph.passes.fuse_global_norm import FuseGlobalNorm
@@ -84,6 +85,7 @@ __all__ = [
     "FindGradientDescent",
     "FindMomentum",
     "FindNormalizations",
+    "FoldBatchNorms",
     "FoldConstants",
     "FreeAddends",
     "FuseElementwise",

@@ -17,6 +17,7 @@ from minigraph.passes.find_global_norm import FindGlobalNorm
 from minigraph.passes.find_gradient_descent import FindGradientDescent
 from minigraph.passes.find_momentum import FindMomentum
 from minigraph.passes.find_normalizations import FindNormalizations
+from minigraph.passes.fold_batch_norms import FoldBatchNorms
 from minigraph.passes.free_addends import FreeAddends
 from minigraph.passes.fuse_elementwise import FuseElementwise
 from minigraph.passes.fuse_global_norm import FuseGlobalNorm
@@ -65,12 +66,12 @@ IN_ORDER: tuple[Pass, ...] = (
     FuseGlobalNorm(), MergeExchanges(), UnrollRecurrent(), UnrollLoops(), NameElements(), NumberBounds(),
     WriteOutUnits(), OrderOperands(), PickElements(), MoveFactors(), ShareGradients(), FindCrossEntropy(), MeanOfAll(),
     FindNormalizations(), FoldConstants(), ScaleByConstants(), MultiplyPowers(), SumSquares(), BroadcastExpanded(),
-    SliceRows(), JoinSlices(), SplitReshaped(), GroupConvolutions(), MatmulToMul(), TransposeWeights(), SplitProducts(),
-    SplitOperands(), CleanUp(), ScaleIntoMatmul(), TurnTransposes(), TransposeIntoMatmul(), ShareCommonSubexpressions(),
-    FuseSoftmaxCrossEntropy(), SkipJoins(), MergeMatmuls(), MergeColumnSums(), MergeProducts(), TransposeOnce(),
-    FindGlobalNorm(), FindGradientDescent(), FindMomentum(), KeepRows(), MergeElementwise(), MergeUpdates(),
-    ShrinkInUpdate(), FuseMeanLoss(), FreeAddends(), RemoveDeadOps(), WriteWhereAssigned(), FuseElementwise(),
-    SkipAssigns(),
+    SliceRows(), JoinSlices(), SplitReshaped(), GroupConvolutions(), FoldBatchNorms(), MatmulToMul(),
+    TransposeWeights(), SplitProducts(), SplitOperands(), CleanUp(), ScaleIntoMatmul(), TurnTransposes(),
+    TransposeIntoMatmul(), ShareCommonSubexpressions(), FuseSoftmaxCrossEntropy(), SkipJoins(), MergeMatmuls(),
+    MergeColumnSums(), MergeProducts(), TransposeOnce(), FindGlobalNorm(), FindGradientDescent(), FindMomentum(),
+    KeepRows(), MergeElementwise(), MergeUpdates(), ShrinkInUpdate(), FuseMeanLoss(), FreeAddends(), RemoveDeadOps(),
+    WriteWhereAssigned(), FuseElementwise(), SkipAssigns(),
 )  # fmt: skip
 """Passes that executors may apply, in the order in which they run."""
 

@@ -151,9 +151,16 @@ def grouped_convolutions(pick):
     return [layers.tanh(layers.concat([_convolved(*each) for each in zip(parts, filters, strict=True)], axis=1))]
 
 
-def _convolved(x, filters):
+def tested_norms(pick):
+    """A convolution that a batch norm in a test normalizes."""
+    x = layers.reshape(_matrix(pick, 4, 8), [1, 2, 4, 4])
+    filters = layers.create_parameter([3, 2, 2, 2], "float32")
+    return [layers.batch_norm(_convolved(x, filters, paddings=[12, 12]), act="tanh", is_test=True)]
+
+
+def _convolved(x, filters, **attrs):
     block = default_main_program().current_block()
-    return block.emit("conv2d", Input=x, Filter=filters)
+    return block.emit("conv2d", Input=x, Filter=filters, **attrs)
 
 
 def looked_up_rows(pick):
@@ -228,7 +235,7 @@ def two_parameters(pick):
 
 PLANTS = {
     "FindCrossEntropy": entropy, "FindGlobalNorm": clips, "FindGradientDescent": updates, "FindMomentum": updates,
-    "FuseMeanLoss": losses,
+    "FoldBatchNorms": tested_norms, "FuseMeanLoss": losses,
     "FuseSoftmaxCrossEntropy": losses, "GroupConvolutions": grouped_convolutions, "JoinSlices": slices,
     "KeepRows": looked_up_rows, "MergeColumnSums": network, "MergeElementwise": updates,
     "MergeMatmuls": network, "MergeProducts": network, "MoveFactors": multiples, "NameElements": arrays,
