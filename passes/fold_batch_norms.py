@@ -20,15 +20,15 @@ _FLOATS = (DType.FP32, DType.FP64)
 _CONVOLUTIONS = ("conv2d", "depthwise_conv2d")
 
 LEAST = 1024
-"""Minimum elements that a normalization must write to be worth some operators on vectors."""
+"""Minimum elements of a sample that a normalization must write to be worth some operators on vectors."""
 
 
 class FoldBatchNorms(Pass):
     """Turn ``batch_norm(conv2d(x, w))`` with given statistics into ``conv2d(x, w * s) + t``, and gradients.
 
     So it is in a test, and with ``use_global_stats``. For each channel ``s = scale / sqrt(variance + epsilon)`` and
-    ``t = bias - mean * s``. The filters are multiplied in each run, so that they need fewer elements than the result.
-    Nothing else may read the result of the convolution or its gradient.
+    ``t = bias - mean * s``. The filters are multiplied in each run, so that they must have fewer elements than a sample
+    of the result. Nothing else may read the result of the convolution or its gradient.
 
     Law: every value is the same up to rounding, as long as all are finite: an element y of the result by at most
     ``(k + 8) eps`` times ``|s| * (sum(|w * x|) + |mean|) + |bias|``, where k products are added for it.
@@ -192,7 +192,8 @@ def _fits(conv: Operator, norm: Operator, values: Values) -> bool:
     assert whole is not None
     assert filters is not None
     is_alike = all(kind is not None and kind.dtype is whole.dtype for kind in (filters, *vectors))
-    return is_alike and prod(whole.shape) >= max(LEAST, 2 * prod(filters.shape))
+    # A sample is counted, not the batch, so that the rounding is the same for all batches.
+    return is_alike and prod(whole.shape[1:]) >= max(LEAST, 2 * prod(filters.shape))
 
 
 def _is_plain(kind: TensorType | None) -> bool:

@@ -17,10 +17,14 @@ from minigraph.passes.rewriting import insert_for
 from minigraph.passes.values import Value, Values
 from minigraph.runtime.kernel_call import attrs_for_kernel, has_rows
 from minigraph.support.fused_calls import Argument, FusedCall
+from minigraph.support.sizes import reaches
 from minigraph.types import DType, TensorType
 
 _MOST_OPERATORS = 20
 """Maximum operators in a group: longer groups take long to compile and gain little."""
+
+_BATCH = 32
+"""Minimum of an open dimension for which groups are formed."""
 
 _MOST_INPUTS = 16
 """Maximum values that a group reads."""
@@ -42,7 +46,8 @@ class FuseElementwise(Pass):
     Attributes
     ----------
     least : int
-        Minimum elements of a result: for fewer, a group costs as much as its operators.
+        Minimum elements of a result: for fewer, a group costs as much as its operators. A batch that is open counts as
+        32 at least, so that programs need not be rewritten for each small one.
     """
 
     keeps_roles: ClassVar[bool] = False
@@ -79,7 +84,12 @@ class FuseElementwise(Pass):
         """Return the type of all results of `op`; None if it may not be fused."""
         variables = [block.vars[name] for name in op.output_arg_names]
         kind = variables[0].tensor_type if variables else None
-        if kind is None or -1 in kind.shape or prod(kind.shape) < self.least or not kind.dtype.is_floating:
+        if (
+            kind is None
+            or -1 in kind.shape
+            or not reaches(prod(kind.shape), self.least, _BATCH)
+            or not kind.dtype.is_floating
+        ):
             return None
         # Persistable variables outlive the run, and are written whole.
         if any(var.persistable or var.tensor_type != kind for var in variables):

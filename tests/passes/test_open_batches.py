@@ -58,3 +58,14 @@ def test_a_spelling_is_rewritten_once_for_all_batches(name):
     programs = {spelling: with_open_batch(name, spelling) for spelling in TASKS[name].spellings}
     again = {each for each, found in programs.items() if found is not None and is_rewritten_for_each(*found)}
     assert again == {each for of_tasks in REASONS.values() for each in of_tasks.get(name, ())}
+
+
+def test_groups_of_operators_on_elements_hold_for_all_small_batches():
+    main = fluid.Program()
+    with fluid.program_guard(main, fluid.Program()), fluid.unique_name.guard():
+        x = fluid.data("x", [None, 40])
+        loss = fluid.layers.reduce_sum(fluid.layers.tanh(fluid.layers.relu(x)))
+    sizes = [{"x": TensorType(x.dtype, (batch, 40))} for batch in (2, 3, 24, 26, 512)]
+    first = planned(main, sizes[0], [loss.name])
+    assert "fused_elementwise" in [step.op.type for step in first.steps.steps]
+    assert not any(is_rewritten_again(planned(main, types, [loss.name], first), first) for types in sizes[1:])
