@@ -40,6 +40,7 @@ if TYPE_CHECKING:  # imported when they are asked for, see the end
     from minigraph.passes.merge_products import MergeProducts
     from minigraph.passes.merge_updates import MergeUpdates
     from minigraph.passes.move_factors import MoveFactors
+    from minigraph.passes.move_joins import MoveJoins
     from minigraph.passes.multiply_powers import MultiplyPowers
     from minigraph.passes.name_elements import NameElements
     from minigraph.passes.number_bounds import NumberBounds
@@ -106,6 +107,7 @@ __all__ = [
     "MergeProducts",
     "MergeUpdates",
     "MoveFactors",
+    "MoveJoins",
     "MultiplyPowers",
     "NameElements",
     "NumberBounds",

@@ -35,6 +35,7 @@ from minigraph.passes.merge_matmuls import MergeMatmuls
 from minigraph.passes.merge_products import MergeProducts
 from minigraph.passes.merge_updates import MergeUpdates
 from minigraph.passes.move_factors import MoveFactors
+from minigraph.passes.move_joins import MoveJoins
 from minigraph.passes.multiply_powers import MultiplyPowers
 from minigraph.passes.name_elements import NameElements
 from minigraph.passes.number_bounds import NumberBounds
@@ -66,8 +67,8 @@ IN_ORDER: tuple[Pass, ...] = (
     FuseGlobalNorm(), MergeExchanges(), UnrollRecurrent(), UnrollLoops(), NameElements(), NumberBounds(),
     WriteOutUnits(), OrderOperands(), PickElements(), MoveFactors(), ShareGradients(), FindCrossEntropy(), MeanOfAll(),
     FindNormalizations(), FoldConstants(), ScaleByConstants(), MultiplyPowers(), SumSquares(), BroadcastExpanded(),
-    SliceRows(), JoinSlices(), SplitReshaped(), GroupConvolutions(), FoldBatchNorms(), MatmulToMul(),
-    TransposeWeights(), SplitProducts(), SplitOperands(), CleanUp(), ScaleIntoMatmul(), TurnTransposes(),
+    SliceRows(), JoinSlices(), SplitReshaped(), MoveJoins(), GroupConvolutions(), FoldBatchNorms(),
+    MatmulToMul(), TransposeWeights(), SplitProducts(), SplitOperands(), CleanUp(), ScaleIntoMatmul(), TurnTransposes(),
     TransposeIntoMatmul(), ShareCommonSubexpressions(), FuseSoftmaxCrossEntropy(), SkipJoins(), MergeMatmuls(),
     MergeColumnSums(), MergeProducts(), TransposeOnce(), FindGlobalNorm(), FindGradientDescent(), FindMomentum(),
     KeepRows(), MergeElementwise(), MergeUpdates(), ShrinkInUpdate(), FuseMeanLoss(), FreeAddends(), RemoveDeadOps(),

@@ -10,7 +10,7 @@ from .distances import DICE, DIVERGENCE, GATED, ROOT_MEAN_SQUARE, TRIPLET
 from .elements import DIFFERENCE, GELU, INVERSE_ROOT, SWISH
 from .formulas import BIAS, CUBIC, FACTOR_ONCE, LAYER_NORM, LOG_SOFTMAX, LOSS, RESHAPE, SOFTMAX
 from .losses import GATE, HARD_SWISH, SQUARED_ERROR, TEMPERATURE
-from .networks import ATTENTION, CONVOLUTION, DEPTHWISE, MLP, SUM, updates
+from .networks import ATTENTION, CONVOLUTION, DEPTHWISE, GROUPED, MLP, SUM, updates
 from .normalizations import BATCH_NORM, GROUP_NORM, INSTANCE_NORM
 from .pieces import (
     AFFINE,
@@ -39,6 +39,7 @@ TASKS = {
     "attention": ATTENTION,
     "convolution": CONVOLUTION,
     "convolution of each channel": DEPTHWISE,
+    "convolution of parts": GROUPED,
     "loss": LOSS,
     "sum": SUM,
     "softmax": SOFTMAX,

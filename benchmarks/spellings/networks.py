@@ -2,6 +2,8 @@
 
 from itertools import pairwise
 
+import numpy as np
+
 import minigraph as fluid
 from minigraph import layers
 
@@ -231,6 +233,64 @@ DEPTHWISE = Task(
         "slices": MORE_FILTERS,
     },
 )
+
+# A convolution of each part of the channels, with bias and activation
+
+PARTS = 4
+
+
+def _in_groups(x, act="tanh"):
+    return layers.conv2d(
+        x, CHANNELS, 3, padding=1, groups=PARTS, param_attr=_part("k", CHANNELS // PARTS, 3, 3), bias_attr=_part("b"),
+        act=act,
+    )  # fmt: skip
+
+
+def _part(name, *shape, i=None):
+    """A parameter with an element, or a filter, for each channel, or part `i` of it."""
+    start = start_of(name, CHANNELS, *shape)
+    return attr(name, start=start) if i is None else attr(f"{name}{i}", start=np.split(start, PARTS)[i])
+
+
+def _part_by_part(cut, act="tanh", finish=lambda x: x):
+    def convolve(x):
+        parts = [
+            layers.conv2d(
+                part, CHANNELS // PARTS, 3, padding=1, param_attr=_part("k", CHANNELS // PARTS, 3, 3, i=i),
+                bias_attr=_part("b", i=i), act=act,
+            )
+            for i, part in enumerate(cut(x))
+        ]  # fmt: skip
+        return finish(layers.concat(parts, axis=1))
+
+    return convolve
+
+
+def _channels(x):
+    size = CHANNELS // PARTS
+    return [layers.slice(x, [1], [i * size], [(i + 1) * size]) for i in range(PARTS)]
+
+
+def _cut(x):
+    return layers.split(x, PARTS, dim=1)
+
+
+GROUPED = Task(
+    DEPTHWISE.feed,
+    {
+        "groups": _each_channel(_in_groups),
+        "activation apart": _each_channel(lambda x: layers.tanh(_in_groups(x, None))),
+        "split": _each_channel(_part_by_part(_cut)),
+        "split, activation last": _each_channel(_part_by_part(_cut, None, layers.tanh)),
+        "slices": _each_channel(_part_by_part(_channels)),
+    },
+    apart=dict.fromkeys(
+        ("split", "split, activation last", "slices"),
+        Apart("has parameters for each part, which are joined, and their gradients cut", differs_by(
+            ["concat", "concat", "split"]
+        )),
+    ),
+)  # fmt: skip
 
 # A sum of several products
 

@@ -122,13 +122,13 @@ class BuildStrategy(_Strategy):
     share_gradients, mean_of_all, find_normalizations, find_cross_entropy, find_global_norm, multiply_powers : bool
     sum_squares, scale_by_constants, broadcast_expanded, join_slices, group_convolutions, fold_batch_norms : bool
     split_products, split_operands, scale_into_matmul, turn_transposes, skip_joins, merge_matmuls : bool
-    merge_column_sums, merge_products, move_factors, transpose_once, transpose_weights, keep_rows : bool
-        Run `MoveFactors`, `ShareGradients`, `MeanOfAll`, `FindNormalizations`, `FindCrossEntropy`, `FindGlobalNorm`,
-        `MultiplyPowers`, `SumSquares`, `ScaleByConstants`, `BroadcastExpanded`, `JoinSlices`, `GroupConvolutions`,
-        `FoldBatchNorms`, `SplitProducts`, `SplitOperands`, `ScaleIntoMatmul`, `TurnTransposes` and `SkipJoins`, which
-        find what can be written more simply, and `MergeMatmuls`, `MergeColumnSums`, `MergeProducts`, `TransposeOnce`,
-        `TransposeWeights`, for weights that are used many times, and `KeepRows`, for large tables; True by default.
-        They change the rounding; the docstring of each pass says by how much.
+    merge_column_sums, merge_products, move_factors, move_joins, transpose_once, transpose_weights, keep_rows : bool
+        Run `MoveFactors`, `MoveJoins`, `ShareGradients`, `MeanOfAll`, `FindNormalizations`, `FindCrossEntropy`,
+        `FindGlobalNorm`, `MultiplyPowers`, `SumSquares`, `ScaleByConstants`, `BroadcastExpanded`, `JoinSlices`,
+        `GroupConvolutions`, `FoldBatchNorms`, `SplitProducts`, `SplitOperands`, `ScaleIntoMatmul`, `TurnTransposes` and
+        `SkipJoins`, which find what can be written more simply, and `MergeMatmuls`, `MergeColumnSums`, `MergeProducts`,
+        `TransposeOnce`, `TransposeWeights`, for weights that are used many times, and `KeepRows`, for large tables;
+        True by default. They change the rounding; the docstring of each pass says by how much.
     fuse_softmax_cross_entropy : bool
         Run `FuseSoftmaxCrossEntropy`, which changes the rounding, too; False by default.
     enable_auto_fusion : bool
@@ -172,7 +172,7 @@ class BuildStrategy(_Strategy):
     ['FuseGlobalNorm', 'MergeExchanges', 'UnrollRecurrent', 'UnrollLoops', 'NameElements', 'NumberBounds',
      'WriteOutUnits', 'OrderOperands', 'PickElements', 'MoveFactors', 'ShareGradients', 'FindCrossEntropy',
      'MeanOfAll', 'FindNormalizations', 'ScaleByConstants', 'MultiplyPowers', 'SumSquares', 'BroadcastExpanded',
-     'SliceRows', 'JoinSlices', 'SplitReshaped', 'GroupConvolutions', 'FoldBatchNorms', 'MatmulToMul',
+     'SliceRows', 'JoinSlices', 'SplitReshaped', 'MoveJoins', 'GroupConvolutions', 'FoldBatchNorms', 'MatmulToMul',
      'TransposeWeights', 'SplitProducts', 'SplitOperands', 'CleanUp', 'ScaleIntoMatmul', 'TurnTransposes',
      'ShareCommonSubexpressions', 'FuseSoftmaxCrossEntropy', 'SkipJoins', 'MergeMatmuls', 'MergeColumnSums',
      'MergeProducts', 'TransposeOnce', 'FindGlobalNorm', 'FindGradientDescent', 'FindMomentum', 'KeepRows',

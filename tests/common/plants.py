@@ -151,6 +151,14 @@ def grouped_convolutions(pick):
     return [layers.tanh(layers.concat([_convolved(*each) for each in zip(parts, filters, strict=True)], axis=1))]
 
 
+def grouped_activations(pick):
+    """Activations of convolutions of the halves of the channels, which are joined."""
+    x = layers.reshape(_matrix(pick, 4, 8), [1, 2, 4, 4])
+    filters = [layers.create_parameter([2, 1, 2, 2], "float32") for _ in range(2)]
+    made = [layers.tanh(_convolved(*each)) for each in zip(layers.split(x, 2, dim=1), filters, strict=True)]
+    return [layers.concat(made, axis=1)]
+
+
 def tested_norms(pick):
     """A convolution that a batch norm in a test normalizes."""
     x = layers.reshape(_matrix(pick, 4, 8), [1, 2, 4, 4])
@@ -238,7 +246,8 @@ PLANTS = {
     "FoldBatchNorms": tested_norms, "FuseMeanLoss": losses,
     "FuseSoftmaxCrossEntropy": losses, "GroupConvolutions": grouped_convolutions, "JoinSlices": slices,
     "KeepRows": looked_up_rows, "MergeColumnSums": network, "MergeElementwise": updates,
-    "MergeMatmuls": network, "MergeProducts": network, "MoveFactors": multiples, "NameElements": arrays,
+    "MergeMatmuls": network, "MergeProducts": network, "MoveFactors": multiples, "MoveJoins": grouped_activations,
+    "NameElements": arrays,
     "NumberBounds": bounded_slices, "PickElements": picks,
     "ShrinkInUpdate": two_parameters,
     "SumSquares": square_sums, "SplitOperands": joined_network, "SplitProducts": projections, "SplitReshaped": gates,
