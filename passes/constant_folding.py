@@ -13,10 +13,12 @@ from minigraph.errors import MinigraphError
 from minigraph.ir import Operator, Program
 from minigraph.ops.tensor import VALUES_OF
 from minigraph.passes.base import Pass
+from minigraph.passes.dead_ops import remove_dead
 from minigraph.passes.rewriting import insert_for, is_random
 from minigraph.passes.values import Value, Values
 from minigraph.runtime.evaluate import evaluate
 from minigraph.runtime.place import CPUPlace
+from minigraph.support.sizes import is_closed
 from minigraph.types import DType, VarKind, as_dtype
 
 _MAKE_CONSTANTS = frozenset({"assign_value", "fill_constant"})
@@ -31,8 +33,9 @@ class FoldConstants(Pass):
 
     Law: every value keeps its bits, as the processor computes them. Operators stay if they draw random numbers, or if
     their kernel raises an error, which the run reports. So do results that have more than `max_elements` elements or
-    lengths of sequences, do not lie row by row, or hold a NaN, whose bits no attribute holds. An input of which only
-    the shape was read may become dead, and its errors with it.
+    lengths of sequences, do not lie row by row, hold a NaN, whose bits no attribute holds, or have a dimension that the
+    program leaves open. A ``fill_constant`` in the shape of a value with such a dimension becomes ``fill_any_like``. An
+    input of which only the shape was read may become dead, and its errors with it.
     """
 
     max_elements: int = 1024
@@ -41,8 +44,8 @@ class FoldConstants(Pass):
         # Numbering the values takes longer than this look at names.
         if not _may_fold(program):
             return False
+        changed = _fill_by_operands(program)
         constants = _Constants(program, self.max_elements)
-        changed = False
         for op in program.global_block().ops:
             if not op.inputs and op.type in _MAKE_CONSTANTS:
                 constants.note(op)
@@ -58,6 +61,27 @@ def _may_fold(program: Program) -> bool:
         return True
     names = {name for type in _MAKE_CONSTANTS for op in ops.of_type(type) for name in op.output_arg_names}
     return bool(names) and any(op.inputs and all(map(names.issuperset, op.inputs.values())) for op in ops[:])
+
+
+def _fill_by_operands(program: Program) -> bool:
+    """Fill in the shape of a value with open dimensions by that value, so that no batch becomes a constant."""
+    fills = [op for op in program.global_block().ops.of_type("fill_constant") if op.inputs.get("ShapeTensor")]
+    if not fills:
+        return False
+    values, changed = Values(program), False
+    for op in fills:
+        shape = values.producer(values.input(op, "ShapeTensor"), "shape")
+        x = None if shape is None else values.input(shape, "Input")
+        var = None if x is None else program.global_block().vars[x.name]
+        if x is None or var is None or var.lod_level or not values.is_there(x, op):
+            continue
+        if is_closed(var.shape or ()) or op.attr("str_value") or op.inputs.get("ValueTensor"):
+            continue
+        attrs = {"value": op.attr("value"), "dtype": op.attr("dtype")}
+        insert_for(op, "fill_any_like", {"X": x.name}, op.outputs, attrs)
+        op.block.remove(op)
+        changed = True
+    return changed and (remove_dead(program) or True)
 
 
 class _Constants:
@@ -88,6 +112,9 @@ class _Constants:
         else:
             return False
         if is_random(op.type) or any(map(self._is_open, sized)):
+            return False
+        # A constant for each sample would hold for one batch only.
+        if not all(is_closed(self.block.vars[name].shape or ()) for name in sized):
             return False
         return all(self._size(name) <= self.max_elements for name in sized)
 

@@ -21,10 +21,23 @@ def _made(number: Any, fits: Callable[[Any], bool] | None = None) -> Any:
     return marked(op("fill_constant", value=number, **attrs), shared=True)
 
 
+def _made_for_batch(number: Any, like: Any) -> Any:
+    """Match a number for each element, of which the batch of `like` says how many there are."""
+    names = ("shape", "input_dim_idx", "output_dim_idx", "dtype", "str_value", "force_cpu")
+    attrs = {name: attr() for name in names}
+    return marked(op("fill_constant_batch_size_like", Input=like, value=number, **attrs), shared=True)
+
+
+def _shape(m: Match) -> Sequence[int]:
+    """The shape of the number."""
+    (made,) = [each for each in m.ops if each.type.startswith("fill_constant")]
+    return made.block.vars[made.outputs["Out"][0]].shape or ()
+
+
 def _conditions(m: Match) -> Iterator[tuple[bool, str]]:
     yield m.x.dtype is DType.FP32 and bool(m.x.shape), "x must be float32, as attributes are"
     yield as_dtype(m.dtype) is DType.FP32, "the number must be float32, too: an integer is cut off"
-    yield list(m.shape) in ([1], list(m.x.shape)), "the number must stand for every element of x"
+    yield list(_shape(m)) in ([1], list(m.x.shape)), "the number must stand for every element of x"
     yield 1e-30 < abs(m.number) < 1e30, "the number must be neither 0 nor infinite"
     yield not m.str_value or m.x.dtype.numpy.type(m.str_value) == m.number, "the number must be a float32"
 
@@ -51,23 +64,26 @@ def _multiplied(x: Any, factor: float) -> Any:
     return x if factor == 1 else op("scale", X=x, scale=factor)
 
 
-def _rule_of_first(type: str) -> Rule:
+def _rule_of_first(type: str, for_batch: bool = False) -> Rule:
     """Make the rule for an operator whose first operand is the number, in the shape of x.
 
     A number of shape [1] is left alone, as in a clip: where x is one number as well, nothing would be saved.
     """
 
-    @rule
     def number_with(x: Any, number: Any = attr("value")) -> Any:
         return op(f"elementwise_{type}", X=_made(number, _is_long), Y=x, axis=attr())
 
-    number_with.where(_conditions)
+    def number_of_batch_with(x: Any, like: Any, number: Any = attr("value")) -> Any:
+        return op(f"elementwise_{type}", X=_made_for_batch(number, like), Y=x, axis=attr())
 
-    @number_with.where
+    made = rule(number_of_batch_with if for_batch else number_with)
+    made.where(_conditions)
+
+    @made.where
     def _(m: Match) -> Iterator[tuple[bool, str]]:
-        yield list(m.shape) == list(m.x.shape), "the number must have the shape of x, to which it is no operand"
+        yield list(_shape(m)) == list(m.x.shape), "the number must have the shape of x, to which it is no operand"
 
-    @number_with.to
+    @made.to
     def _(m: Match, x: Any, number: float) -> Any:
         if type == "div":
             return _multiplied(op("reciprocal", X=x), number)
@@ -75,7 +91,7 @@ def _rule_of_first(type: str) -> Rule:
             return op("scale", X=x, scale=number)
         return op("scale", X=x, scale=1.0 if type == "add" else -1.0, bias=number)
 
-    return number_with
+    return made
 
 
 @rule
@@ -91,19 +107,28 @@ def _(d: Any, number: float) -> Any:
     return op("scale", X=d, scale=1 / number)
 
 
+def _divisor_grad_of(made: Any, x: Any, out: Any, d: Any) -> Any:
+    return op("elementwise_div_grad", X=made, Y=x, Out=out, Out_GRAD=d, axis=attr(), outputs=["Y_GRAD"])[0]
+
+
 @rule
 def _divisor_grad(x: Any, out: Any, d: Any, number: Any = attr("value")) -> Any:
-    return op(
-        "elementwise_div_grad", X=_made(number, _is_long), Y=x, Out=out, Out_GRAD=d, axis=attr(), outputs=["Y_GRAD"]
-    )[0]
+    return _divisor_grad_of(_made(number, _is_long), x, out, d)
+
+
+@rule
+def _divisor_grad_for_batch(x: Any, out: Any, d: Any, like: Any, number: Any = attr("value")) -> Any:
+    return _divisor_grad_of(_made_for_batch(number, like), x, out, d)
 
 
 _divisor_grad.where(_conditions)
+_divisor_grad_for_batch.where(_conditions)
 
 
 @_divisor_grad.where
+@_divisor_grad_for_batch.where
 def _(m: Match) -> Iterator[tuple[bool, str]]:
-    yield list(m.shape) == list(m.x.shape), "the number must have the shape of x"
+    yield list(_shape(m)) == list(m.x.shape), "the number must have the shape of x"
     yield _is_quotient(m), "Out must be the number divided by x"
 
 
@@ -123,6 +148,7 @@ def _is_quotient(m: Match) -> bool:
 
 
 @_divisor_grad.to
+@_divisor_grad_for_batch.to
 def _(out: Any, d: Any, number: float) -> Any:
     return _multiplied(op("reciprocal_grad", Out=out, Out_GRAD=d, outputs=["X_GRAD"])[0], 1 / number)
 
@@ -166,7 +192,9 @@ POWERS_OF_NUMBERS = tuple(with_gradients(_rule("pow"), "x"))
 """Rules that make ``pow`` of a power by a number."""
 
 
-QUOTIENTS_OF_NUMBERS = (_rule_of_first("div"), _divisor_grad)
+QUOTIENTS_OF_NUMBERS = (
+    _rule_of_first("div"), _divisor_grad, _rule_of_first("div", for_batch=True), _divisor_grad_for_batch,
+)  # fmt: skip
 """Rules that make ``reciprocal`` of a number divided by a value of its shape."""
 
 
@@ -174,8 +202,8 @@ class ScaleByConstants(Rules):
     """Turn sums, differences, products and quotients with a number made by ``fill_constant`` into a ``scale``.
 
     A number may have the shape of the other operand, and then be the first one; it is divided by x as by the
-    ``reciprocal``. A power of a number becomes ``pow``. Likewise for their gradients. Factors that follow
-    each other, and an addend after them, become one ``scale``.
+    ``reciprocal``, also if ``fill_constant_batch_size_like`` makes it. A power of a number becomes ``pow``. Likewise
+    for their gradients. Factors that follow each other, and an addend after them, become one ``scale``.
 
     Law: every value is the same up to rounding, by at most ``4 eps`` times the largest of its size and those of the
     terms that are added for it, as long as it and the values between are neither infinite nor below the smallest normal

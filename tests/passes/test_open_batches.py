@@ -1,5 +1,6 @@
 """A spelling whose batch is open is rewritten once for all batches, or the table here says why not."""
 
+import numpy as np
 import pytest
 from plans_by_size import is_rewritten_again, planned
 from spellings import TASKS
@@ -15,7 +16,6 @@ REASONS = {
         "mean of squares": ["sums"], "rewards": ["sum"], "squared error": ["pow"], "divergence": ["sum"],
     },
     "numbers of all rows": {"loss": ["gather_nd, stacked"]},
-    "a constant for each row": {"layer normalization": ["quotient of one"]},
     "a sub-block": {name: ["While", "while_loop"] for name in ("tanh RNN", "LSTM", "GRU")},
 }  # fmt: skip
 """What a spelling writes down that is right for one batch only, or cannot have open sizes."""
@@ -69,3 +69,22 @@ def test_groups_of_operators_on_elements_hold_for_all_small_batches():
     first = planned(main, sizes[0], [loss.name])
     assert "fused_elementwise" in [step.op.type for step in first.steps.steps]
     assert not any(is_rewritten_again(planned(main, types, [loss.name], first), first) for types in sizes[1:])
+
+
+@pytest.mark.parametrize("seed", ["shape of the target", "zeros"])
+def test_constants_for_each_sample_hold_for_all_batches(seed):
+    main = fluid.Program()
+    with fluid.program_guard(main, fluid.Program()), fluid.unique_name.guard():
+        x = fluid.data("x", [None, 3])
+        x.stop_gradient = False
+        y = fluid.layers.square(x)
+        if seed == "zeros":
+            y = y * fluid.layers.exp(fluid.layers.zeros_like(x))
+        (grad,) = fluid.gradients([y], [x])
+    sizes = [{"x": TensorType(x.dtype, (batch, 3))} for batch in (2, 3, 7)]
+    first = planned(main, sizes[0], [grad.name])
+    assert not any(is_rewritten_again(planned(main, types, [grad.name], first), first) for types in sizes[1:])
+    exe = fluid.Executor(fluid.CPUPlace())
+    for batch in (2, 3, 7):
+        rows = np.arange(3.0 * batch, dtype="float32").reshape(batch, 3)
+        np.testing.assert_array_equal(exe.run(main, feed={"x": rows}, fetch_list=[grad])[0], 2 * rows)

@@ -18,6 +18,10 @@ def number(value, dtype="float32"):
     return layers.fill_constant([1], dtype, value)
 
 
+def for_batch(value, x):
+    return layers.fill_constant_batch_size_like(x, [-1, 4], "float32", value)
+
+
 def types_left(*fetch):
     program = fluid.default_main_program().clone()
     program.roots = tuple(each.name for each in fetch)
@@ -80,12 +84,17 @@ def test_powers_and_quotients_of_a_number_have_operators_of_one_operand(number_f
 
 
 @pytest.mark.usefixtures("new_program")
+@pytest.mark.parametrize("is_for_batch", [False, True])
 @pytest.mark.parametrize("dividend", [1.0, 3.0])
-def test_the_gradient_of_a_divisor_has_no_quotient(dividend):
+def test_the_gradient_of_a_divisor_has_no_quotient(dividend, is_for_batch):
     x = data("x", 8, 4, dtype="float32")
-    out = layers.elementwise_div(full(dividend), x)
+    out = layers.elementwise_div(for_batch(dividend, x) if is_for_batch else full(dividend), x)
     (grad,) = fluid.gradients([layers.reduce_sum(out)], [x])
-    assert "elementwise_div_grad" not in types_left(out, grad)
+    assert not any(type.startswith("elementwise_div") for type in types_left(out, grad))
+    feed = {"x": np.abs(numbers(8, 4, dtype="float32")) + 0.1}
+    found, expected = with_and_without(ScaleByConstants(), feed, [out, grad])
+    for a, b in zip(found, expected, strict=True):
+        np.testing.assert_allclose(a, b, rtol=8 * np.finfo("float32").eps)
 
 
 @pytest.mark.usefixtures("new_program")
