@@ -258,7 +258,7 @@ PLANTS = {
 """Fragments by the name of the pass that looks for them."""
 
 
-def check_with_plants(check_pass, each, programs=100):
+def check_with_plants(check_pass, each, programs, seed=0):
     """Check a pass of executors on programs that hold what it looks for, of few and small values."""
     names = {field.name for field in fields(each)}
     planted = [PLANTS[each.name]] if each.name in PLANTS else []
@@ -271,4 +271,4 @@ def check_with_plants(check_pass, each, programs=100):
         one_type_for_each_name(program)
 
     small = replace(each, least=2) if "least" in names else each
-    check_pass(small, programs=programs, plant=planted, prepare=prepare)
+    check_pass(small, programs=programs, seed=seed, plant=planted, prepare=prepare)

@@ -419,20 +419,25 @@ def test_a_strategy_draws_programs_with_what_they_are_run_with(case):
     assert set(case.program.roots) <= results.keys()
 
 
+SELDOM = {"KeepRows", "OrderOperands"}
+"""Passes that change none of the first 40 programs."""
+
+
 @pytest.mark.laws
 @pytest.mark.parametrize("each", IN_ORDER, ids=lambda p: p.name)
 def test_no_pass_of_the_project_breaks_a_program(each, check_pass):
     with warnings.catch_warnings():
         # Programs of several ranks are not drawn; each other pass must have something to do.
         action = "ignore" if each.name == "MergeExchanges" else "error"
-        warnings.filterwarnings(action, message=".* has changed none of the 100 programs")
-        check_with_plants(check_pass, each)
+        warnings.filterwarnings(action, message=".* has changed none of the .* programs")
+        # python -m tests.explore --only passes tries the same law at length.
+        check_with_plants(check_pass, each, programs=100 if each.name in SELDOM else 40)
 
 
 @pytest.mark.laws
 @pytest.mark.parametrize("each", RULES, ids=lambda rule: rule.name)
 def test_no_exact_rule_breaks_a_program(each, check_pass):
-    check_pass(each, programs=100)
+    check_pass(each, programs=40)
 
 
 POWER_OF_A_GRADIENT = """
