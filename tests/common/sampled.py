@@ -103,6 +103,19 @@ class Built(OneOp):
         """An executor that gives the bits of the interpreter."""
         return fluid.Executor(passes=EXACT) if self.sample.op in ROUNDED else self.executor
 
+    @cached_property
+    def first_results(self):
+        """What the first run of `executor` gives, random numbers with the seed 5."""
+        self.executor._rng = np.random.default_rng(5)
+        return super().run()
+
+    def run(self, executor=None, feed=None):
+        if executor in (None, self.executor) and "first_results" not in vars(self):
+            first = self.first_results
+            if feed is None:
+                return first
+        return super().run(executor, feed)
+
     @property
     def targets(self):
         """The floating-point outputs whose gradients the rule reads."""

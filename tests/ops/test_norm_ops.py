@@ -42,35 +42,51 @@ def number(value, dtype="float64"):
     return np.array([value], dtype)
 
 
+DIGITS = Context(prec=60, Emax=10**8, Emin=-(10**8))
+"""Decimal arithmetic with any exponent, much quicker than fractions."""
+
+
+def power(size, p):
+    """A decimal to the power of an order; roots and products are quicker than logarithms."""
+    if p == 0.5:
+        return size.sqrt()
+    if p == 2.5:
+        return size**2 * size.sqrt()
+    return size ** int(p) if p == int(p) else size ** Decimal(p)
+
+
 def exact_norm(arrays, p):
     """The joint norm of order `p`, to 50 digits and with any exponent."""
-    sizes = [abs(Fraction(float(each))) for array in arrays for each in array.reshape(-1)]
-    if p == math.inf:
-        return max(sizes, default=Fraction(0))
-    with localcontext(Context(prec=60, Emax=10**8, Emin=-(10**8))):
-        powers = [(Decimal(s.numerator) / s.denominator) ** Decimal(p) if s else Decimal(0) for s in sizes]
-        total = sum(powers, Decimal(0))
+    with localcontext(DIGITS):
+        sizes = [Decimal(abs(each)) for array in arrays for each in array.reshape(-1).tolist()]
+        if p == math.inf:
+            return Fraction(max(sizes, default=0))
+        total = sum((power(+size, p) for size in sizes if size), Decimal(0))  # rounded to 60 digits
         return Fraction(total ** (1 / Decimal(p))) if total else Fraction(0)
 
 
-def bounded(exact, dtype):
+def to_decimal(number):
+    """A fraction, or a number that `Decimal` takes, to 60 digits."""
+    return Decimal(number.numerator) / number.denominator if isinstance(number, Fraction) else Decimal(number)
+
+
+def bounded(exact, limits):
     """What is left of an exact number in a type: infinity beyond its range."""
-    return math.copysign(math.inf, exact) if abs(exact) > Fraction(float(np.finfo(dtype).max)) else exact
+    return Decimal("inf").copy_sign(exact) if abs(exact) > Decimal(float(limits.max)) else exact
 
 
 def assert_close(found, exact, roundings=4):
     """Each number is the exact one up to a few roundings of its type, also where that is denormal."""
     limits = np.finfo(found.dtype)
     assert found.size == len(exact)
-    for value, expected in zip(found.reshape(-1).tolist(), exact, strict=True):
-        expected = bounded(expected, found.dtype)
-        if math.isinf(expected) or math.isinf(value):
-            assert value == expected
-            continue
-        allowed = roundings * abs(expected) * Fraction(float(limits.eps)) + 2 * Fraction(
-            float(limits.smallest_subnormal)
-        )
-        assert abs(Fraction(value) - expected) <= allowed, (value, float(expected))
+    with localcontext(DIGITS):
+        relative, least = roundings * Decimal(float(limits.eps)), 2 * Decimal(float(limits.smallest_subnormal))
+        for value, expected in zip(found.reshape(-1).tolist(), map(to_decimal, exact), strict=True):
+            expected = bounded(expected, limits)
+            if expected.is_infinite() or math.isinf(value):
+                assert value == expected
+                continue
+            assert abs(Decimal(value) - expected) <= relative * abs(expected) + least, (value, float(expected))
 
 
 def assert_scaled(found, x, threshold, norm):
@@ -79,8 +95,9 @@ def assert_scaled(found, x, threshold, norm):
     if norm <= Fraction(threshold):
         assert found.tobytes() == x.tobytes()
         return
-    factor = Fraction(threshold) / norm
-    exact = [Fraction(float(each)) * factor for each in x.reshape(-1)]
+    with localcontext(DIGITS):
+        factor = Decimal(threshold) / to_decimal(norm)
+        exact = [Decimal(each) * factor for each in x.reshape(-1).tolist()]
     assert_close(found, exact, 6 if x.dtype == np.float64 else 2)  # the norm has a few roundings in float64
 
 
