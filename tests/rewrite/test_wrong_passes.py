@@ -24,9 +24,19 @@ LARGER = {
 """Passes whose programs need 6 to 8 operators; those of the others have 5 at most."""
 
 
+SEEDS = {
+    "addition_of_zero_is_left_out": 1, "casts_cancel": 10, "difference_with_itself_is_zero": 1,
+    "every_row_is_updated": 2, "normalizations_without_readers_are_dead": 4, "not_less_is_greater_or_equal": 2,
+    "products_are_widened_late": 13, "random_numbers_are_shared": 6, "relu_of_a_negation": 4,
+    "sequences_have_one_order": 1, "sign_times_magnitude_is_the_number": 4,
+    "softmax_of_a_sequence_is_one_of_all_rows": 1, "sums_are_associative": 10, "transposes_cancel": 8,
+}  # fmt: skip
+"""Seeds with which a pass is found in the first 40 programs, where seed 0 takes hundreds; any other finds it, too."""
+
+
 @cache
 def found(name):
-    return rewrite.check(WRONG[name], programs=7000)
+    return rewrite.check(WRONG[name], programs=7000, seed=SEEDS.get(name, 0))
 
 
 def size(example):
@@ -35,13 +45,14 @@ def size(example):
 
 def test_there_are_many_and_half_of_the_programs_have_five_operators_at_most():
     assert len(WRONG) >= 30
-    assert WRONG.keys() >= LARGER and len(LARGER) <= len(WRONG) / 2
+    assert WRONG.keys() >= LARGER | SEEDS.keys() and len(LARGER) <= len(WRONG) / 2
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["every_row_is_updated", "recomputed_after_the_update"])
 def test_what_a_pass_is_about_is_drawn_soon(name):
-    found = (rewrite.check(WRONG[name], programs=100, seed=seed, reduce=False) for seed in range(3))
+    seeds = sorted(range(3), key=lambda seed: seed != SEEDS.get(name, 0))
+    found = (rewrite.check(WRONG[name], programs=100, seed=seed, reduce=False) for seed in seeds)
     assert any(each is not None for each in found)
 
 
