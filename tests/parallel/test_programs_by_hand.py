@@ -477,6 +477,28 @@ def test_what_one_rank_would_not_do_is_refused(name):
     assert re.search(r"created at .*test_programs_by_hand.py:\d+", text)
 
 
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_three_ranks_divide_by_three_as_the_original_does():
+    """By a float32: in 1.8.5 ``scale`` of float64 1.0 and 3.0 by 1/3 is 0.33333334 and 1.00000003."""
+
+    def step(rank, ranks):
+        with fluid.unique_name.guard():
+            main, startup = fluid.Program(), fluid.Program()
+            with fluid.program_guard(main, startup):
+                x = fluid.data("x", [None, 2], "float64")
+                mean = layers.mean(layers.fc(x, 1, param_attr="u", bias_attr=False))
+                ((_, grad),) = pairs(mean)
+        feed = {"x": np.arange(12.0).reshape(6, 2)[rank::ranks]}
+        executor, scope = fluid.Executor(), fluid.Scope()
+        executor.run(startup, scope=scope)
+        return executor.run(DataParallel(ranks)(main), feed, [grad], scope=scope)[0]
+
+    expected = step(0, 1) * np.float64(np.float32(1 / 3)) * 3
+    for found in parallel.simulate(lambda rank: step(rank, 3), 3):
+        np.testing.assert_allclose(found, expected, rtol=1e-15)
+    np.testing.assert_allclose(step(0, 1) * (1 + 2.98e-8), expected, rtol=1e-10)
+
+
 def test_local_descent_says_that_each_rank_clips_its_own_gradients():
     """In the original, too, whose operators these are."""
 
