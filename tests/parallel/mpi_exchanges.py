@@ -80,6 +80,34 @@ def check_squares(rank, ranks):
             assert np.isclose(total, np.square(expected, dtype="float64").sum(), rtol=1e-12)
 
 
+NORMS = {
+    "measured": "n: float32[1] = global_norm(X=[g, h])",
+    "read": "k: float32[2048, 129] = assign(X=g)\n  n: float32[1] = global_norm(X=[k, h])",
+}
+
+
+def check_plans(rank, ranks):
+    """Ranks of which some measure the sums and others read them, with and without compiled loops and checks."""
+    rows = [drawn(each, (2048, 129), "float32") / 8 for each in range(ranks)]
+    values = [(np.exp(each), np.exp(np.exp(each))) for each in rows]
+    sums = [tree(each, np.add) for each in zip(*values, strict=True)]
+    expected = np.sqrt(sum(np.square(each, dtype="float64").sum() for each in sums))
+    for kinds in ["measured"], ["measured", "read"], ["read", "measured"]:
+        program = fluid.Program.parse(
+            "block 0\n  data x: float32[2048, 129]\n  g: float32[2048, 129] = exp(X=x)\n"
+            "  h: float32[2048, 129] = exp(X=g)\n  g = c_allreduce_sum(X=g)\n  h = c_allreduce_sum(X=h)\n"
+            f"  {NORMS[kinds[rank % len(kinds)]]}"
+        )
+        for options in {}, {"jit": False}, {"jit": bool(rank) and None}, {"check": rank == 0}:
+            executor = fluid.Executor(**options)
+            for _ in range(3):
+                g, norm = executor.run(program, {"x": rows[rank]}, ["g", "n"])
+                assert np.isclose(norm[0], expected, rtol=1e-6), (norm, expected)
+                assert np.allclose(g, sums[0], rtol=1e-6)
+                if kinds == ["measured"] and not (options.keys() & {"check"}):
+                    assert len(set(current().compare(norm.tobytes().hex()))) == 1
+
+
 def check_parts(rank, ranks):
     """Parts of large arrays in shared memory, of large ones elsewhere, and of short ones, with padding.
 
@@ -144,4 +172,5 @@ if __name__ == "__main__":
     check_parts(parallel.rank(), parallel.size())
     check_in_place(parallel.rank(), parallel.size())
     check_squares(parallel.rank(), parallel.size())
+    check_plans(parallel.rank(), parallel.size())
     print(train(parallel.rank(), parallel.size()))

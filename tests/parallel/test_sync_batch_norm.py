@@ -1,5 +1,7 @@
 """Batch norms by the statistics of all ranks' samples: ranks train as one."""
 
+from decimal import Decimal
+from fractions import Fraction
 from itertools import pairwise
 
 import numpy as np
@@ -204,3 +206,89 @@ def test_gradients_of_gradients_are_those_of_one_rank():
     expected = penalized(slice(None), 1)
     for found in parallel.simulate(lambda rank: penalized(parts((6, 6))[rank], 2), 2):
         np.testing.assert_allclose(found, expected, rtol=1e-12)
+
+
+EPSILON = float(np.float32(1e-5))
+"""The attribute of a batch norm is a float32, as in Paddle."""
+
+# Two processes of PyTorch 2.13 (gloo, float64), the first with samples 0 and 1: mean, variance and normalization by
+# torch.distributed.nn.functional.all_reduce, gradients by autograd. Paddle 1.8.5 has no such operator for processors.
+RECORDED = {
+    "y": [
+        -2.205283800716888, -1.0247027079128885, 0.15587838489111094, 0.2659750152452961, 0.9848507012836614,
+        -0.9321511281519792, 0.5494054158257773, -2.205283800716888, -0.6311756769782221, -0.6925258994725243,
+        0.2659750152452961, 1.2244759299631165, -1.0247027079128885, 0.9429324467604441, -1.418229738847555,
+        0.9848507012836614, -0.45290067079306917, 0.7452254726042062, 1.7299865086297768, -0.23764864604355557,
+        -2.205283800716888, 0.026349786565841027, 1.4641011586425714, 0.2659750152452961, 0.15587838489111094,
+        -1.418229738847555, 1.3364594776951104, -0.9321511281519792, 0.7452254726042062, -0.21327544211361404,
+    ],
+    "d_x": [
+        -2.5855056543480885, -0.3959589083888274, 1.7935878375704335, -0.6131966446092321, 0.5479817895099331,
+        -0.6314922053722004, 0.9493286291515213, -1.0113975306094223, 1.9079981306695921, -1.202933642050299,
+        0.3453042701085882, -1.4612110192448955, -0.3959589083888274, -0.6819846411367239, -0.3387537618392481,
+        0.5479817895099331, 1.1011276654250635, 0.6401727688291216, -2.370503057974548, 1.8507929841200128,
+        0.5627105931292433, -0.04175520793113359, -1.553401998564084, 1.3038051848264087, 1.7935878375704335,
+        0.4483003000300848, -1.526243849555636, -0.6314922053722004, 1.119423226188032, 0.5296862287469649,
+    ],
+    "d_scale": [[2.0988108316515546, 1.5708764991208737], [-1.2330513635952882, 0.6869256555477685]],
+    "d_bias": [[1.0, -1.25], [1.25, 2.25]],
+}  # fmt: skip
+
+
+def recorded_run():
+    """What two ranks with 2 and 3 samples fetch: results, gradients and running statistics."""
+    i, c, j = np.meshgrid(np.arange(5), np.arange(2), np.arange(3), indexing="ij")
+    x = ((7 * i + 5 * c + 3 * j + i * j) % 11) / 8 + 20 * c
+    weights = ((5 * i + 2 * c + 3 * j + i * i * j) % 7 - 3) / 4
+    main, startup = fluid.Program(), fluid.Program()
+    with fluid.program_guard(main, startup), fluid.unique_name.guard():
+        given, factor = (fluid.data(name, [None, 2, 3], "float64") for name in ("x", "weights"))
+        given.stop_gradient = False
+        starts = [
+            fluid.ParamAttr(initializer=fluid.initializer.NumpyArrayInitializer(np.array(values)))
+            for values in ([1.25, 0.75], [-0.5, 0.25])
+        ]
+        y = layers.batch_norm(
+            given, param_attr=starts[0], bias_attr=starts[1], momentum=0.0, moving_mean_name="mean",
+            moving_variance_name="variance",
+        )  # fmt: skip
+        params = [main.global_block().var(name) for name in ("batch_norm_0.w_0", "batch_norm_0.b_0")]
+        grads = fluid.gradients(layers.reduce_sum(y * factor), [given, *params])
+    twin = SyncBatchNorm()(main)
+
+    def run(rank):
+        executor, scope, rows = fluid.Executor(), fluid.Scope(), [slice(0, 2), slice(2, 5)][rank]
+        executor.run(startup, scope=scope)
+        fetches = [y, *grads, "mean", "variance"]
+        return executor.run(twin, {"x": x[rows], "weights": weights[rows]}, fetches, scope=scope)
+
+    return x, parallel.simulate(run, 2)
+
+
+def test_numbers_are_those_of_two_processes_of_torch():
+    _, ranks = recorded_run()
+    for at, name in enumerate(("y", "d_x")):
+        found = np.concatenate([fetched[at] for fetched in ranks]).ravel()
+        np.testing.assert_allclose(found, RECORDED[name], rtol=1e-12, atol=1e-13)
+    for at, name in enumerate(("d_scale", "d_bias"), 2):
+        np.testing.assert_allclose([fetched[at] for fetched in ranks], RECORDED[name], rtol=1e-12, atol=1e-13)
+
+
+def test_statistics_are_those_of_exact_arithmetic():
+    """Rounded once, of numbers whose mean is large beside their differences."""
+    x, ranks = recorded_run()
+    for channel in range(2):
+        samples = [Fraction(float(each)) for each in x[:, channel].ravel()]
+        mean = sum(samples) / len(samples)
+        variance = sum((each - mean) ** 2 for each in samples) / len(samples)
+        for *_, means, variances in ranks:
+            np.testing.assert_allclose(means[channel], float(mean), rtol=3e-16)
+            np.testing.assert_allclose(variances[channel], float(variance), rtol=1e-15)
+        scale, bias = [(1.25, -0.5), (0.75, 0.25)][channel]
+        root = (Decimal(variance.numerator) / variance.denominator + Decimal(EPSILON)).sqrt()
+        exact = [
+            float(Decimal((each - mean).numerator) / (each - mean).denominator / root * Decimal(scale) + Decimal(bias))
+            for each in samples
+        ]
+        found = np.concatenate([fetched[0][:, channel] for fetched in ranks]).ravel()
+        np.testing.assert_allclose(found, exact, rtol=1e-14, atol=1e-14)
