@@ -35,6 +35,11 @@ def tree(network, ranks, size):
     return 2 * math.log2(ranks) * network.alpha + 2 * (ranks - 1) / ranks * size * network.beta
 
 
+def overlapped(time, share, behind, latency):
+    """What is left of an exchange whose first `share` goes on while `behind` seconds of the backward pass are left."""
+    return time - min(share * time, behind) + latency
+
+
 def main():
     for name, step, size in STEPS:
         print(f"\n{name}: share of {step * 1e3:.0f} ms that is arithmetic\n")
@@ -43,6 +48,10 @@ def main():
         for ranks in RANKS:
             times = [sums(each, ranks, size) for each in NETWORKS for sums in (direct, tree)]
             print(f"| {ranks:,} | " + " | ".join(f"{step / (step + time):.0%}" for time in times) + " |")
+    print("\nwide network, two ranks: exchange in ms, and if 57% of it overlap with 2.6 ms of the backward pass")
+    for network in NETWORKS:
+        time = direct(network, 2, STEPS[0][2])
+        print(f"{network.name}: {time * 1e3:.2f}, {overlapped(time, 0.57, 2.6e-3, 2 * network.alpha) * 1e3:.2f}")
 
 
 if __name__ == "__main__":
