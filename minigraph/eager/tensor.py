@@ -57,35 +57,38 @@ class BackwardStrategy:
 _SLOTS = ("__weakref__", "_found", "_found_for", "_grad", "_origin", "_target", "array")
 
 
-class Shape(tuple[int, ...]):
-    """Dimensions of a tensor of the imperative mode. In fluid they are a list, so they equal and join one.
+class Shape(list[int]):
+    """Dimensions of a tensor of the imperative mode: a list, as in fluid, that equals and joins tuples as well.
+
+    Each read of ``x.shape`` gives another one, so that a change does not concern the tensor.
 
     Examples
     --------
     >>> shape = Shape((8, 3, 4))
-    >>> shape == [8, 3, 4], [-1] + shape[1:], shape[:2] + [2, 2]
-    (True, [-1, 3, 4], [8, 3, 2, 2])
+    >>> shape == (8, 3, 4), [-1] + shape[1:], shape[:2] + (2, 2)
+    (True, [-1, 3, 4], (8, 3, 2, 2))
     """
 
     __slots__ = ()
 
     def __eq__(self, other: object) -> bool:
-        return tuple.__eq__(self, tuple(other) if isinstance(other, list) else other)
+        return list.__eq__(self, list(other) if isinstance(other, tuple) else other)
 
     def __ne__(self, other: object) -> bool:
         return not self == other
 
-    __hash__ = tuple.__hash__
+    def __hash__(self) -> int:  # type: ignore[override]
+        return hash(tuple(self))
 
     def __getitem__(self, item: Any) -> Any:
-        found = tuple.__getitem__(self, item)
+        found = list.__getitem__(self, item)
         return Shape(found) if isinstance(item, slice) else found
 
     def __add__(self, other: Any) -> Any:
-        return [*self, *other] if isinstance(other, list) else tuple.__add__(self, other)
+        return (*self, *other) if isinstance(other, tuple) else [*self, *other]
 
     def __radd__(self, other: Any) -> Any:
-        return [*other, *self] if isinstance(other, list) else NotImplemented
+        return (*other, *self) if isinstance(other, tuple) else NotImplemented
 
 
 class Eager:
@@ -120,9 +123,10 @@ class Eager:
         self._target: Any = None
 
     @property
-    def shape(self) -> Shape | None:
+    def shape(self) -> tuple[int, ...] | None:
         """Dimensions; a sparse gradient has those of the whole array."""
-        return None if self.tensor_type is None else Shape(self.tensor_type.shape)
+        shape: Any = None if self.tensor_type is None else Shape(self.tensor_type.shape)
+        return shape  # serves as a tuple where variables of programs have one
 
     def numpy(self) -> np.ndarray[Any, Any]:
         """The value, as a NumPy array of the caller's own; of selected rows the whole array."""

@@ -90,7 +90,7 @@ class Linear(dygraph.Linear):
     >>> import minigraph as paddle
     >>> linear = Linear(2, 3, bias_attr=paddle.ParamAttr(need_clip=False))
     >>> linear(paddle.ones([4, 2])).shape
-    (4, 3)
+    [4, 3]
     """
 
     def __init__(

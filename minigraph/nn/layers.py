@@ -38,7 +38,7 @@ class Conv2D(dygraph.Conv2D):
     --------
     >>> import minigraph as paddle
     >>> Conv2D(3, 8, kernel_size=3, padding=1)(paddle.ones([2, 3, 5, 5])).shape
-    (2, 8, 5, 5)
+    [2, 8, 5, 5]
     """
 
     def __init__(

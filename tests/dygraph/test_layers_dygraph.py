@@ -467,6 +467,23 @@ def test_shapes_join_lists_as_those_of_fluid_do():
     assert len({x.shape, (8, 3, 4)}) == 1
 
 
+def test_a_shape_is_a_list_of_its_own():
+    """Recorded: a list, and what is done to it does not concern the tensor."""
+    x = dygraph.to_variable(np.ones((3, 4), "float32"))
+    shape = x.shape
+    assert isinstance(shape, list)
+    assert str(shape) == "[3, 4]"
+    shape[0] = -1
+    shape.insert(1, 3)
+    assert layers.reshape(x, shape).shape == [1, 3, 4]
+    assert x.shape == [3, 4]
+    # Programs for minigraph use it as a tuple.
+    assert x.shape == (3, 4)
+    assert x.shape + (1,) == (3, 4, 1)
+    assert (1,) + x.shape == (1, 3, 4)
+    assert {x.shape: 1}[3, 4] == 1
+
+
 @pytest.mark.parametrize("loss", [dygraph.MSELoss, dygraph.L1Loss, dygraph.BCELoss])
 def test_a_loss_writes_operators_where_it_is_given_variables_of_a_program(loss):
     x, y = np.full((3, 1), 0.25, "float32"), np.full((3, 1), 0.5, "float32")
