@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from minigraph.kernels.step_products import StepProduct
+from minigraph.kernels.step_products import GateProduct, StepProduct
 
 
 def _sigmoid(xp, x, out) -> None:
@@ -125,12 +125,12 @@ class LSTMCell:
             weight = weight.copy()
             weight[:, size:] *= 0.5
             seen = None if seen is None else seen * gates.dtype.type(0.5)
-        times = StepProduct(xp, weight, steps.most())
+        times = GateProduct(xp, weight, steps.most(), 4)
         for step in steps.slices():
             alive = step.stop - step.start
             now, cells, squashed, hidden = gates[:, step], run.cells[step], run.squashed[step], run.hidden[step]
             if before is not None:
-                now += _by_gate(times(before[:alive]), 4)
+                now += times(before[:alive])
             self._step(None if cells_before is None else cells_before[:alive], seen, is_halved, now, cells, squashed)
             xp.multiply(now[3], squashed, out=hidden)
             before, cells_before = given[step], cells
@@ -288,11 +288,12 @@ class GRUCell:
         if is_halved:  # as in `LSTMCell.run`
             gates[:2] *= 0.5
             for_gates = for_gates * gates.dtype.type(0.5)
-        to_gates, to_candidate = (StepProduct(xp, each, steps.most()) for each in (for_gates, for_candidate))
+        to_gates = GateProduct(xp, for_gates, steps.most(), 2)
+        to_candidate = StepProduct(xp, for_candidate, steps.most())
         for step in steps.slices():
             both, candidate, kept, hidden = gates[:2, step], gates[2, step], run.kept[step], run.hidden[step]
             before = before[: len(hidden)]
-            both += _by_gate(to_gates(before), 2)
+            both += to_gates(before)
             if is_halved:
                 xp.tanh(both, out=both)
                 _finish_sigmoid(both)

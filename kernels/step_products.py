@@ -42,3 +42,24 @@ def _parts(matrix, most) -> Any:
         if most * inner * width <= QUICK and columns % width == 0:
             return np.ascontiguousarray(matrix.reshape(inner, -1, width).swapaxes(0, 1))
     return None
+
+
+class GateProduct:
+    """Products with the weights of several gates, ``rows @ matrix`` as [gates, rows, size].
+
+    The results of a gate lie together, where those of `StepProduct` have those of the other gates between their rows.
+    `weights` are [gates, parts, inner, columns], with one part where a whole gate is quick or nothing is.
+    """
+
+    def __init__(self, xp, matrix, most, gates) -> None:
+        inner, size = len(matrix), matrix.shape[1] // gates
+        width = next((w for w in (size, *WIDTHS) if most * inner * w <= QUICK and size % w == 0), size)
+        self.xp = xp
+        self.weights = xp.ascontiguousarray(matrix.reshape(inner, gates, -1, width).transpose(1, 2, 0, 3))
+
+    def __call__(self, rows) -> Any:
+        """The products of `rows` in new memory."""
+        gates, parts, _, width = self.weights.shape
+        result = self.xp.empty((gates, len(rows), parts * width), rows.dtype)
+        self.xp.matmul(rows, self.weights, out=result.reshape(gates, -1, parts, width).swapaxes(1, 2))
+        return result

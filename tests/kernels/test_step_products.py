@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from minigraph.kernels.step_products import QUICK, StepProduct
+from minigraph.kernels.step_products import QUICK, GateProduct, StepProduct
 
 pytestmark = pytest.mark.numbers
 
@@ -28,3 +28,22 @@ def test_a_product_in_parts_is_the_product(inner, columns, is_made_in_parts, dty
 def test_a_transposed_matrix_is_taken():
     matrix = RNG.standard_normal((64, 16))
     np.testing.assert_allclose(StepProduct(np, matrix.T, 3)(np.ones((3, 16))), np.ones((3, 16)) @ matrix.T)
+
+
+@pytest.mark.parametrize(
+    ("inner", "size", "most"), [(3, 5, 2), (1, 1, 1), (128, 128, 30), (256, 192, 60), (300, 257, 50)]
+)
+@pytest.mark.parametrize("gates", [1, 2, 4])
+def test_products_of_gates_lie_apart(inner, size, most, gates):
+    rng = np.random.default_rng(0)
+    matrix, rows = rng.standard_normal((inner, gates * size)), rng.standard_normal((most, inner))
+    times = GateProduct(np, matrix, most, gates)
+    for count in {most, 1, 0}:
+        expected = (rows[:count] @ matrix).reshape(count, gates, size).swapaxes(0, 1)
+        np.testing.assert_allclose(times(rows[:count]), expected, rtol=1e-12, atol=1e-12)
+
+
+def test_a_gate_is_cut_where_that_is_quick():
+    assert GateProduct(np, np.ones((128, 512)), 32, 4).weights.shape == (4, 1, 128, 128)
+    assert GateProduct(np, np.ones((256, 1024)), 32, 4).weights.shape == (4, 4, 256, 64)
+    assert GateProduct(np, np.ones((256, 1023)), 64, 3).weights.shape == (3, 1, 256, 341)
