@@ -70,6 +70,7 @@ if TYPE_CHECKING:  # imported when they are asked for, see the end
     from minigraph.passes.unroll_loops import UnrollLoops
     from minigraph.passes.unroll_recurrent import UnrollRecurrent
     from minigraph.passes.weighted_means import WeightMeans
+    from minigraph.passes.write_out_gates import WriteOutGates
     from minigraph.passes.write_out_units import WriteOutUnits
     from minigraph.passes.write_where_assigned import WriteWhereAssigned
 
@@ -140,6 +141,7 @@ __all__ = [
     "UnrollLoops",
     "UnrollRecurrent",
     "WeightMeans",
+    "WriteOutGates",
     "WriteOutUnits",
     "WriteWhereAssigned",
 ]

@@ -58,6 +58,7 @@ from minigraph.passes.transpose_weights import TransposeWeights
 from minigraph.passes.turn_transposes import TurnTransposes
 from minigraph.passes.unroll_loops import UnrollLoops
 from minigraph.passes.unroll_recurrent import UnrollRecurrent
+from minigraph.passes.write_out_gates import WriteOutGates
 from minigraph.passes.write_out_units import WriteOutUnits
 from minigraph.passes.write_where_assigned import WriteWhereAssigned
 
@@ -65,14 +66,14 @@ from minigraph.passes.write_where_assigned import WriteWhereAssigned
 # readers that are dead would keep values that the last two passes want for one operator alone.
 IN_ORDER: tuple[Pass, ...] = (
     FuseGlobalNorm(), MergeExchanges(), UnrollRecurrent(), UnrollLoops(), NameElements(), NumberBounds(),
-    WriteOutUnits(), OrderOperands(), PickElements(), MoveFactors(), ShareGradients(), FindCrossEntropy(), MeanOfAll(),
-    FindNormalizations(), FoldConstants(), ScaleByConstants(), MultiplyPowers(), SumSquares(), BroadcastExpanded(),
-    SliceRows(), JoinSlices(), SplitReshaped(), MoveJoins(), GroupConvolutions(), FoldBatchNorms(),
-    MatmulToMul(), TransposeWeights(), SplitProducts(), SplitOperands(), CleanUp(), ScaleIntoMatmul(), TurnTransposes(),
-    TransposeIntoMatmul(), ShareCommonSubexpressions(), FuseSoftmaxCrossEntropy(), SkipJoins(), MergeMatmuls(),
-    MergeColumnSums(), MergeProducts(), TransposeOnce(), FindGlobalNorm(), FindGradientDescent(), FindMomentum(),
-    KeepRows(), MergeElementwise(), MergeUpdates(), ShrinkInUpdate(), FuseMeanLoss(), FreeAddends(), RemoveDeadOps(),
-    WriteWhereAssigned(), FuseElementwise(), SkipAssigns(),
+    WriteOutUnits(), WriteOutGates(), OrderOperands(), PickElements(), MoveFactors(), ShareGradients(),
+    FindCrossEntropy(), MeanOfAll(), FindNormalizations(), FoldConstants(), ScaleByConstants(), MultiplyPowers(),
+    SumSquares(), BroadcastExpanded(), SliceRows(), JoinSlices(), SplitReshaped(), MoveJoins(), GroupConvolutions(),
+    FoldBatchNorms(), MatmulToMul(), TransposeWeights(), SplitProducts(), SplitOperands(), CleanUp(),
+    ScaleIntoMatmul(), TurnTransposes(), TransposeIntoMatmul(), ShareCommonSubexpressions(), FuseSoftmaxCrossEntropy(),
+    SkipJoins(), MergeMatmuls(), MergeColumnSums(), MergeProducts(), TransposeOnce(), FindGlobalNorm(),
+    FindGradientDescent(), FindMomentum(), KeepRows(), MergeElementwise(), MergeUpdates(), ShrinkInUpdate(),
+    FuseMeanLoss(), FreeAddends(), RemoveDeadOps(), WriteWhereAssigned(), FuseElementwise(), SkipAssigns(),
 )  # fmt: skip
 """Passes that executors may apply, in the order in which they run."""
 

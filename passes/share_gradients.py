@@ -132,17 +132,29 @@ def _merge(ops: list[Operator], values: Values) -> bool:
         return False
     sums = dict.fromkeys(_sum_of(values.written(name, last), values) for name in last.output_arg_names if name != EMPTY)
     gone = {name for op in others for name in op.output_arg_names}
+    inner: list[Operator] = []
     for place, each in flowing.items():
-        added = values.insert("sum", {"X": each}, before=last)
+        made = _inner_sums(each, last, values)
+        inner += made
+        addends = [values.input(op, "X", i) for op in made for i in range(len(op.inputs["X"]))] or each
+        added = values.insert("sum", {"X": addends}, before=last)
         values.replace_use(Use(last, *place), values.output(added, "Out"))
     for total in filter(None, sums):
         kept = [name for name in total.inputs["X"] if name not in gone]
         rest = values.replace_op(total, "sum", {"X": kept})
         if len(kept) == 1:
             _skip(rest, values)
-    for op in others:
+    for op in (*others, *inner):
         values.erase(op)
     return True
+
+
+def _inner_sums(flowing: list[Value], op: Operator, values: Values) -> list[Operator]:
+    """The sums that make all of these values for one reader each, if their addends can be added at `op` instead."""
+    made = [inner for value in flowing if (inner := values.producer(value, "sum")) is not None]
+    addends = [values.input(inner, "X", i) for inner in made for i in range(len(inner.inputs["X"]))]
+    is_plain = len(made) == len(flowing) and all(map(values.is_used_once, flowing)) and len(set(made)) == len(made)
+    return made if is_plain and _can_be_added(addends, op, values) else []
 
 
 def _can_be_added(flowing: list[Value], op: Operator, values: Values) -> bool:

@@ -123,12 +123,14 @@ class BuildStrategy(_Strategy):
     sum_squares, scale_by_constants, broadcast_expanded, join_slices, group_convolutions, fold_batch_norms : bool
     split_products, split_operands, scale_into_matmul, turn_transposes, skip_joins, merge_matmuls : bool
     merge_column_sums, merge_products, move_factors, move_joins, transpose_once, transpose_weights, keep_rows : bool
-        Run `MoveFactors`, `MoveJoins`, `ShareGradients`, `MeanOfAll`, `FindNormalizations`, `FindCrossEntropy`,
-        `FindGlobalNorm`, `MultiplyPowers`, `SumSquares`, `ScaleByConstants`, `BroadcastExpanded`, `JoinSlices`,
-        `GroupConvolutions`, `FoldBatchNorms`, `SplitProducts`, `SplitOperands`, `ScaleIntoMatmul`, `TurnTransposes` and
-        `SkipJoins`, which find what can be written more simply, and `MergeMatmuls`, `MergeColumnSums`, `MergeProducts`,
-        `TransposeOnce`, `TransposeWeights`, for weights that are used many times, and `KeepRows`, for large tables;
-        True by default. They change the rounding; the docstring of each pass says by how much.
+    write_out_gates : bool
+        Run `WriteOutGates`, `MoveFactors`, `MoveJoins`, `ShareGradients`, `MeanOfAll`, `FindNormalizations`,
+        `FindCrossEntropy`, `FindGlobalNorm`, `MultiplyPowers`, `SumSquares`, `ScaleByConstants`, `BroadcastExpanded`,
+        `JoinSlices`, `GroupConvolutions`, `FoldBatchNorms`, `SplitProducts`, `SplitOperands`, `ScaleIntoMatmul`,
+        `TurnTransposes` and `SkipJoins`, which find what can be written more simply, and `MergeMatmuls`,
+        `MergeColumnSums`, `MergeProducts`, `TransposeOnce`, `TransposeWeights`, for weights that are used many times,
+        and `KeepRows`, for large tables; True by default. They change the rounding; the docstring of each pass says by
+        how much.
     fuse_softmax_cross_entropy : bool
         Run `FuseSoftmaxCrossEntropy`, which changes the rounding, too; False by default.
     enable_auto_fusion : bool
@@ -170,14 +172,14 @@ class BuildStrategy(_Strategy):
     >>> strategy.fold_constants = False
     >>> [each.name for each in strategy.pipeline()]  # doctest: +NORMALIZE_WHITESPACE
     ['FuseGlobalNorm', 'MergeExchanges', 'UnrollRecurrent', 'UnrollLoops', 'NameElements', 'NumberBounds',
-     'WriteOutUnits', 'OrderOperands', 'PickElements', 'MoveFactors', 'ShareGradients', 'FindCrossEntropy',
-     'MeanOfAll', 'FindNormalizations', 'ScaleByConstants', 'MultiplyPowers', 'SumSquares', 'BroadcastExpanded',
-     'SliceRows', 'JoinSlices', 'SplitReshaped', 'MoveJoins', 'GroupConvolutions', 'FoldBatchNorms', 'MatmulToMul',
-     'TransposeWeights', 'SplitProducts', 'SplitOperands', 'CleanUp', 'ScaleIntoMatmul', 'TurnTransposes',
-     'ShareCommonSubexpressions', 'FuseSoftmaxCrossEntropy', 'SkipJoins', 'MergeMatmuls', 'MergeColumnSums',
-     'MergeProducts', 'TransposeOnce', 'FindGlobalNorm', 'FindGradientDescent', 'FindMomentum', 'KeepRows',
-     'MergeElementwise', 'MergeUpdates', 'ShrinkInUpdate', 'FuseMeanLoss', 'FreeAddends', 'RemoveDeadOps',
-     'WriteWhereAssigned', 'FuseElementwise', 'SkipAssigns']
+     'WriteOutUnits', 'WriteOutGates', 'OrderOperands', 'PickElements', 'MoveFactors', 'ShareGradients',
+     'FindCrossEntropy', 'MeanOfAll', 'FindNormalizations', 'ScaleByConstants', 'MultiplyPowers', 'SumSquares',
+     'BroadcastExpanded', 'SliceRows', 'JoinSlices', 'SplitReshaped', 'MoveJoins', 'GroupConvolutions',
+     'FoldBatchNorms', 'MatmulToMul', 'TransposeWeights', 'SplitProducts', 'SplitOperands', 'CleanUp',
+     'ScaleIntoMatmul', 'TurnTransposes', 'ShareCommonSubexpressions', 'FuseSoftmaxCrossEntropy', 'SkipJoins',
+     'MergeMatmuls', 'MergeColumnSums', 'MergeProducts', 'TransposeOnce', 'FindGlobalNorm', 'FindGradientDescent',
+     'FindMomentum', 'KeepRows', 'MergeElementwise', 'MergeUpdates', 'ShrinkInUpdate', 'FuseMeanLoss', 'FreeAddends',
+     'RemoveDeadOps', 'WriteWhereAssigned', 'FuseElementwise', 'SkipAssigns']
     """
 
     enable_auto_fusion: bool

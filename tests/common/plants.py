@@ -143,6 +143,14 @@ def units(pick):
     return list(layers.lstm_unit(_matrix(pick, 2, 3), _matrix(pick, 2, 2), _matrix(pick, 2, 2)))
 
 
+def gated_units(pick):
+    """Two steps of a gated recurrent unit."""
+    hidden = _matrix(pick, 2, 3)
+    for _ in range(2):
+        hidden, _, _ = layers.gru_unit(_matrix(pick, 2, 9), hidden, 9)
+    return [hidden]
+
+
 def grouped_convolutions(pick):
     """Convolutions of the halves of the channels, whose results are joined."""
     x = layers.reshape(_matrix(pick, 4, 8), [1, 2, 4, 4])
@@ -252,7 +260,7 @@ PLANTS = {
     "ShrinkInUpdate": two_parameters,
     "SumSquares": square_sums, "SplitOperands": joined_network, "SplitProducts": projections, "SplitReshaped": gates,
     "TransposeIntoMatmul": transposed_operand, "TransposeOnce": frozen_network, "TransposeWeights": transposed_network,
-    "UnrollLoops": loops, "WriteOutUnits": units,
+    "UnrollLoops": loops, "WriteOutGates": gated_units, "WriteOutUnits": units,
     "WriteWhereAssigned": clipped_state,
 }  # fmt: skip
 """Fragments by the name of the pass that looks for them."""
