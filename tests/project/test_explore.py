@@ -25,16 +25,16 @@ START = time.time_ns() % 10**9 if EXPLORES else 0
 
 
 @pytest.mark.laws
-@pytest.mark.parametrize("first", range(0, 20_000 if EXPLORES else 300, 20))
+@pytest.mark.parametrize("first", range(0, 20_000 if EXPLORES else 100, 20))
 def test_programs_run_as_in_the_interpreter(first):
     for seed in range(START + first, START + first + 20):
         programs.case(seed)
 
 
 @pytest.mark.laws
-@pytest.mark.parametrize("first", range(0, 20_000 if EXPLORES else 400, 100))
+@pytest.mark.parametrize("first", range(0, 20_000 if EXPLORES else 200, 50))
 def test_rules_keep_every_bit(first):
-    for seed in range(START + first, START + first + 100):
+    for seed in range(START + first, START + first + 50):
         rules.case(seed)
 
 

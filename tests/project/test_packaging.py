@@ -178,7 +178,7 @@ def environment(tmp_path: Path) -> Environment:
 def install(environment: Environment, *what: object, cwd: Path) -> None:
     run(
         *(sys.executable, "-m", "pip", "--python", environment.python, "install", "--no-index", "--no-deps"),
-        *("--no-build-isolation", "--ignore-installed", *what),
+        *("--no-build-isolation", "--no-compile", "--ignore-installed", *what),
         cwd=cwd,
     )
 
