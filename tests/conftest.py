@@ -16,8 +16,8 @@ from minigraph.runtime.place import CUDAPlace
 pytest_plugins = ["pytest_minigraph"]  # where minigraph is installed pytest finds it by itself
 
 # How long an example takes depends on what else the machine does. The examples are the same each time, so that what
-# passes at a commit passes there always; HYPOTHESIS_PROFILE=explore draws new ones.
-settings.register_profile("repeat", deadline=None, derandomize=True)
+# passes at a commit passes there always; HYPOTHESIS_PROFILE=explore draws new ones, and twice as many.
+settings.register_profile("repeat", deadline=None, derandomize=True, max_examples=50)
 settings.register_profile("explore", deadline=None)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeat"))
 
