@@ -97,9 +97,10 @@ class Match:
         if name.startswith("_"):
             raise AttributeError(name)
         pattern = self.pattern
-        if name in pattern.numbers:
-            value = self.value(name)
-            is_one = value is None or isinstance(value, Value)
+        number = pattern.numbers.get(name)
+        if number is not None:
+            value = self._found[number]
+            is_one = value is None or type(value) is Value
             found: Any = self._variable(value) if is_one else tuple(map(self._variable, value))
         elif name in pattern.captured:
             number, attr = pattern.captured[name]
@@ -180,7 +181,7 @@ class Matcher:
         steps = self.pattern.steps
         while number < len(steps):
             op, value, makes = steps[number]
-            if makes and self._has_others(value):
+            if makes and self.recorder is None and self._has_others(value):
                 return
             candidates = self.candidates(self.found[value], makes)
             number += 1
@@ -190,7 +191,8 @@ class Matcher:
                         yield from self._extend(number)
                 return
             # There is no choice, so that the choice before this one undoes it.
-            if not self._fits(op, candidates[0]) or not self._bind(op, candidates[0], _inputs(candidates[0])):
+            candidate = candidates[0]
+            if not self._fits(op, candidate) or not self._bind(op, candidate, _inputs(candidate)):
                 return
         yield self.match()
 
@@ -200,7 +202,7 @@ class Matcher:
     def _has_others(self, place: int) -> bool:
         """Whether operators read a value that are none of the pattern's."""
         pattern = self.pattern
-        limit = pattern.limits.get(place) if self.recorder is None else None
+        limit = pattern.limits.get(place)
         if limit is None or len(readers := self.values.readers.get(self.found[place], ())) <= limit:
             return False
         # A placeholder may stand for the value, so that an operator of the match reads it there.
@@ -266,17 +268,17 @@ class Matcher:
                 found[place] = value
             elif known != value:
                 return self._differs(candidate, name, self.named(known), self.named(value))
-        for slot in op.outputs:
-            names = outputs.get(slot.name, ())
-            if len(names) > len(slot.places):
-                return self._differs(candidate, slot.name, _count(slot), f"{len(names)} variables")
-            for i, place in enumerate(slot.places):
+        for slot, name, places in op.writes:
+            names = outputs.get(name, ())
+            if len(names) > len(places):
+                return self._differs(candidate, name, _count(slot), f"{len(names)} variables")
+            for i, place in enumerate(places):
                 is_made = i < len(names) and names[i] != EMPTY
                 made, known = written(names[i], candidate) if is_made else None, found[place]
                 if known is UNSET:
                     found[place] = made
                 elif known != made:
-                    return self._differs(candidate, slot.name, self.named(known), self.named(made))
+                    return self._differs(candidate, name, self.named(known), self.named(made))
         return not op.agreed or self._agrees(op, candidate)
 
     def _bind_several(self, slot: PatternSlot, candidate: Operator, names: tuple[str, ...]) -> bool:

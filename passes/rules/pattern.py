@@ -57,12 +57,15 @@ class PatternOp:
     """Conditions on the operator that are not about its values, as text: equal texts mean equal conditions."""
     reads: tuple[tuple[PatternSlot, str, int | None], ...] = ()
     """Input slots with their names, and the value of those in which any single one fits."""
+    writes: tuple[tuple[PatternSlot, str, tuple[int, ...]], ...] = field(init=False)
+    """Output slots with their names and values."""
     agreed: tuple[tuple[str, str], ...] = ()
     """Attributes of `captured` that other operators of the pattern have, too."""
 
     def __post_init__(self) -> None:
         self.slots = frozenset(slot.name for slot in self.inputs)
         self.makes = frozenset(slot.name for slot in self.outputs)
+        self.writes = tuple((slot, slot.name, slot.places) for slot in self.outputs)
         slots = sorted((slot.name, slot.is_optional) for slot in self.inputs)
         self.kind = repr(
             (self.types, sorted(self.attrs.items()), sorted(self.free), self.tests, slots, self.role, self.namescope)
@@ -131,6 +134,8 @@ class Pattern:
             op.agreed = tuple((attr, name) for attr, name in op.captured if counts[name] > 1)
         self.maker = {place: op for op in self.ops for slot in op.outputs for place in slot.places}
         """Operators by the values that they make."""
+        self.makers = tuple(self.maker[each].number for each in self.returned)
+        """Numbers of the operators that make the values that the fragment returns."""
         self.readers: dict[int, list[PatternOp]] = {}
         """Operators by the values that they read."""
         for op in self.ops:
@@ -159,6 +164,10 @@ class Pattern:
         if not types >= self.types:
             return False
         return not self.alternatives or not any([types.isdisjoint(some) for some in self.alternatives])
+
+    def may_be_among(self, is_there: Callable[[str], bool]) -> bool:
+        """Whether a block may have all that the pattern has, if it has operators of the types that `is_there` tells."""
+        return all(map(is_there, self.types)) and all([any(map(is_there, some)) for some in self.alternatives])
 
     def _single(self, slot: PatternSlot) -> int | None:
         """Return the value of a slot that takes one of any type; None for other slots."""

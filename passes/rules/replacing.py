@@ -61,11 +61,11 @@ def _exchange(match: Match, fragment: Fragment, returned: list[str], old: list[O
     names = {name: match.value(name).name for name in fragment.placeholders}
     owner: dict[str, Operator] = {}
     copies: list[tuple[str, str]] = []
-    for name, number, value in zip(returned, match.pattern.returned, match.results, strict=True):
+    for name, number, value in zip(returned, match.pattern.makers, match.results, strict=True):
         if value is None:
             names.setdefault(name, EMPTY)
             continue
-        owner[value.name] = match.ops[match.pattern.maker[number].number] if match.pattern.place is None else place
+        owner[value.name] = match.ops[number] if match.pattern.place is None else place
         is_made = isinstance(fragment.meaning.get(name), Result)
         if is_made and name not in names:
             names[name] = value.name

@@ -137,15 +137,15 @@ def _place_of(
     """Return the operator in whose place all inputs are there, and where some of the results may be written."""
     values, pattern = match.values, match.pattern
     ends = [
-        (value, match.ops[pattern.maker[number].number])
-        for number, value in zip(pattern.returned[which], match.results[which], strict=True)
+        (value, match.ops[number])
+        for number, value in zip(pattern.makers[which], match.results[which], strict=True)
         if value is not None
     ]
     inputs = [each for name in needed for each in _each(match.value(name))]
     for each in inputs:
         maker = values.writer.get(each)
-        if maker in gone:
-            if recorder is not None and maker is not None:
+        if maker is not None and maker in gone:
+            if recorder is not None:
                 recorder.differs(maker, "outputs", "inputs that the replaced operators do not make", each.name)
             return None
     roots = [op for _, op in ends]

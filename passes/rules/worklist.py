@@ -167,9 +167,15 @@ def _may_match_again(
     made : set of str
         Types of the operators that rules have made.
     """
-    wanted = {type for each in rules for type in each.pattern.all_types}
-    left = {type: 0 for type in wanted if type in made or any(op._block is block for op in by_type.get(type, ()))}
-    return any([each.pattern.is_possible(left.keys()) for each in rules])
+    seen: dict[str, bool] = {}
+
+    def is_left(type: str) -> bool:
+        found = seen.get(type)
+        if found is None:
+            found = seen[type] = type in made or any([op._block is block for op in by_type.get(type, ())])
+        return found
+
+    return any([each.pattern.may_be_among(is_left) for each in rules])
 
 
 def endless(name: str, firings: int, block: Block, size: int) -> RuleError:
