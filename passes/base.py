@@ -83,6 +83,10 @@ class Pass(Rewrite):
     """Whether what is declared of variables and of the program stays, which a later ``minimize`` reads. A pass that
     freezes parameters changes it on purpose."""
 
+    keeps_gradients: ClassVar[bool] = True
+    """Whether gradients that are appended later are the same, up to rounding. A pass for the private programs of
+    executors need not keep them."""
+
     keeps_roles: ClassVar[bool] = True
     """Whether results are written with the roles they had. A pass that joins forward and backward operators is for the
     private programs of executors, where roles decide nothing."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, ClassVar, NamedTuple, TypeAlias
 
 from minigraph import unique_name
 from minigraph.ir import Block, Operator, Program, VarKind
@@ -25,6 +25,8 @@ class NameElements(Pass):
 
     Law: every value keeps its bits.
     """
+
+    keeps_gradients: ClassVar[bool] = False
 
     def apply(self, program: Program) -> bool:
         block = program.global_block()

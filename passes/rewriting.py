@@ -33,6 +33,7 @@ class MergeSmall(Pass):
     """
 
     changes_rounding: ClassVar[bool] = True
+    keeps_gradients: ClassVar[bool] = False
 
     least: int = 4
     most_elements: int = 65536

@@ -31,6 +31,7 @@ class ShareGradients(Pass):
     """
 
     changes_rounding: ClassVar[bool] = True
+    keeps_gradients: ClassVar[bool] = False
 
     def apply(self, program: Program) -> bool:
         changed = False

@@ -30,6 +30,7 @@ class SkipJoins(Pass):
     """
 
     changes_rounding: ClassVar[bool] = True
+    keeps_gradients: ClassVar[bool] = False
 
     def apply(self, program: Program) -> bool:
         ops = program.global_block().ops

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from minigraph.ir import Operator, Program
 from minigraph.opdef import EMPTY
 from minigraph.passes.base import Pass
@@ -25,6 +27,8 @@ class SplitReshaped(Pass):
 
     Law: every value keeps its bits, because each element goes to the same place.
     """
+
+    keeps_gradients: ClassVar[bool] = False
 
     def apply(self, program: Program) -> bool:
         of_type = program.global_block().ops.of_type

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from minigraph import unique_name
 from minigraph.ir import Operator, Program
@@ -21,6 +21,8 @@ class WriteOutUnits(Pass):
 
     Law: every value keeps its bits.
     """
+
+    keeps_gradients: ClassVar[bool] = False
 
     def apply(self, program: Program) -> bool:
         ops = program.global_block().ops

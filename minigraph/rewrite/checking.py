@@ -20,7 +20,16 @@ from minigraph.passes.rules.element_types import warn_of_sets
 from minigraph.rewrite.cases import Case, are_same_bits, has_declared_shapes, runs_completely
 from minigraph.rewrite.counter_examples import CounterExample
 from minigraph.rewrite.hints import hints_of
-from minigraph.rewrite.laws import SECONDS, Broken, Subject, broken_law, other_values, rewritten, runs_to_finite_numbers
+from minigraph.rewrite.laws import (
+    SECONDS,
+    Broken,
+    Subject,
+    broken_law,
+    other_gradients,
+    other_values,
+    rewritten,
+    runs_to_finite_numbers,
+)
 from minigraph.rewrite.random_programs.arrays import Drawn, arrays_for
 from minigraph.rewrite.random_programs.drawing import Hints, Pick, draw
 from minigraph.rewrite.reducing import reduced
@@ -43,13 +52,13 @@ _ANYTHING = 0.15
 _LATER_RUNS = 2
 """Maximum runs after the first in which a program reads what earlier ones have written."""
 
-_OF_PROGRAMS_THAT_RUN = frozenset({"raises", "runs", "valid"})
+_OF_PROGRAMS_THAT_RUN = frozenset({"gradients", "raises", "runs", "valid"})
 """Laws of programs all of whose operators can be computed: a pass may infer, as a run does, that shapes do not fit.
 
 It may also compute two results at once, of which nothing read the one that fails.
 """
 
-_OF_RESULTS = frozenset({"runs", "values"})
+_OF_RESULTS = frozenset({"gradients", "runs", "values"})
 """Laws of programs whose operands fit each other."""
 
 _SECONDS_OF_ENDLESS = 20.0
@@ -209,8 +218,10 @@ def _check_one(
         return (case, broken) if counts(broken, case) else None
     if twin is None:
         return None
-    for case in cases_of(drawn, choose, subject.changes_rounding):
+    for number, case in enumerate(cases_of(drawn, choose, subject.changes_rounding)):
         broken = other_values(subject, case, twin)
+        if broken is None and not number:
+            broken = other_gradients(subject, case, twin)
         if broken is not None and counts(broken, case):
             return case, broken
     return None

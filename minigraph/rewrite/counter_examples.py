@@ -36,7 +36,7 @@ class CounterExample:
         Arrays of persistable variables before the run, by name.
     law : str
         Which law is broken: ``ends``, ``raises``, ``valid``, ``truthful``, ``declarations``, ``repeatable``,
-        ``roles``, ``role_vars``, ``runs`` or ``values``.
+        ``roles``, ``role_vars``, ``runs``, ``values`` or ``gradients``.
     difference : str
         What is wrong, in words and numbers.
     rewritten : Program or None
@@ -86,6 +86,7 @@ import runpy
 import minigraph as fluid
 import numpy as np
 from minigraph.rewrite.cases import Case
+from minigraph.rewrite.later_training import losses_of, trained
 from numpy import inf, nan
 
 np.set_printoptions(floatmode="unique")
@@ -135,6 +136,14 @@ feed = {name: value for name, value in feed.items() if name in known and name in
 state = {name: value for name, value in state.items() if name in known}
 """
 
+_LATER = """
+# Both programs get a loss of what is fetched, and gradients.
+names = losses_of(program)
+(program, grads), (rewritten, new_grads) = trained(program, names), trained(rewritten, names)
+print("gradients before:", grads)
+print("gradients after: ", new_grads)
+"""
+
 _AGAIN = """
 again = rewritten.clone()
 print("applied again, the pass says that it changed the program:", {expression}(again))
@@ -162,7 +171,9 @@ def script(example: CounterExample) -> str:
         parts.append(f"\nprint({example.difference!r})\n")
     if example.law == "repeatable" and found is not None:
         parts.append(_AGAIN.format(expression=found))
-    if example.law in ("values", "runs"):
+    if example.law == "gradients":
+        parts.append(_LATER)
+    if example.law in ("gradients", "values", "runs"):
         parts += [_FOR_TEST] if "in the clone for a test" in example.difference else []
         parts.append(_RUN.format(seed=example.seed))
     return "".join(parts)

@@ -2,7 +2,7 @@
 
 A pass ends and raises nothing. The program that it leaves is valid. It says truthfully whether it changed anything, and
 a second application changes nothing. Variables keep their declarations, operators their roles, and what is fetched or
-persistable its value.
+persistable its value. Gradients that are appended later are the same.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from minigraph.rewrite.cases import (
     results_by_op,
 )
 from minigraph.rewrite.declarations import changed_declaration
+from minigraph.rewrite.later_training import losses_of, trained, with_gradients
 from minigraph.rewrite.limits import EDITS, EDITS_PER_OP, Endless, bounded
 
 SECONDS = 10.0
@@ -43,7 +44,7 @@ class Broken:
 
     law: str
     """``ends``, ``raises``, ``valid``, ``truthful``, ``declarations``, ``repeatable``, ``roles``, ``role_vars``,
-    ``runs``, ``values``."""
+    ``runs``, ``values``, ``gradients``."""
     text: str
     """Description of what happened, with the values."""
     kind: str = ""
@@ -73,8 +74,11 @@ class Subject:
         self.name = str(name)
         members = rewrite.passes if isinstance(rewrite, Pipeline) else (rewrite,)
         self.changes_rounding = any(getattr(each, "changes_rounding", False) for each in members)
-        self.keeps_roles = all(getattr(each, "keeps_roles", True) for each in members)
-        self.keeps_declarations = all(getattr(each, "keeps_declarations", True) for each in members)
+        self.keeps_roles, self.keeps_declarations, self.keeps_gradients = (
+            all(getattr(each, name, True) for each in members)
+            for name in ("keeps_roles", "keeps_declarations", "keeps_gradients")
+        )
+        self.keeps_gradients = self.keeps_gradients and self.keeps_roles and self.keeps_declarations
         self.is_pipeline = isinstance(rewrite, Pipeline)
 
     @property
@@ -123,7 +127,7 @@ def broken_law(subject: Subject, case: Case) -> Broken | None:
     twin, broken = rewritten(subject, case.program)
     if broken is not None or twin is None:
         return broken
-    return other_values(subject, case, twin)
+    return other_values(subject, case, twin) or other_gradients(subject, case, twin)
 
 
 def rewritten(subject: Subject, program: Program) -> tuple[Program | None, Broken | None]:
@@ -253,6 +257,36 @@ def other_values(subject: Subject, case: Case, twin: Program) -> Broken | None:
     feed = {name: value for name, value in case.feed.items() if name in known and name in new.global_block().vars}
     state = {name: value for name, value in case.state.items() if name in known}
     return _compared(subject, Case(test, feed, state, case.seed), new, "in the clone for a test, ")
+
+
+def other_gradients(subject: Subject, case: Case, twin: Program) -> Broken | None:
+    """Find a gradient that differs if gradients are appended to both programs, up to rounding."""
+    found = with_gradients(case) if subject.keeps_gradients else None
+    if found is None:
+        return None
+    before, grads = found
+    try:
+        after, new_grads = trained(twin, losses_of(case.program))
+    except Exception as error:
+        return Broken("gradients", f"append_backward fails for the rewritten program\n{error}", rewritten=twin)
+    if grads != new_grads:
+        one, other = (
+            ", ".join(map(" of ".join, sorted((b, a) for a, b in each.items()))) for each in (grads, new_grads)
+        )
+        text = f"append_backward makes other gradients\n  before: {one}\n  after:  {other or 'none'}"
+        return Broken("gradients", text, rewritten=twin)
+    try:
+        expected = before.results
+    except Exception:  # the gradients do not run on these arrays
+        return None
+    if not computes_finite_numbers(before):
+        return None
+    try:
+        results = before.run(after)
+    except Exception as error:
+        return Broken("gradients", f"the gradients of the rewritten program do not run\n{error}", rewritten=twin)
+    name = Rounding(before, expected).difference(results)
+    return None if name is None else Broken("gradients", _told(name, expected, results), rewritten=twin)
 
 
 def _trains(program: Program) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from minigraph.errors import RewriteError
-from minigraph.ir import Operator
+from minigraph.ir import Operator, Variable
 from minigraph.ir.dataflow import is_persistable
 from minigraph.opdef import EMPTY, is_update
 from minigraph.passes.rules.matcher import Match, MatchRecorder
@@ -29,6 +29,9 @@ def may_replace(
     if not _are_alone(match) and not _may_go(match, needed is not None, recorder):
         return False
     gone = match.gone
+    program = match.values.block.program
+    if not (program.backward_passes or program.is_concrete or _may_differentiate(match, gone, recorder)):
+        return False
     if len(match.results) > 1:
         wanted = [value if value and _is_wanted(value, gone, match.values) else None for value in match.results]
         match.results = tuple(wanted if any(wanted) else match.results)
@@ -61,6 +64,33 @@ def may_read(match: Match, value: Value, recorder: MatchRecorder | None = None) 
     if reason and recorder is not None:
         recorder.differs(op, "Out", f"a result whose readers can read {value.name}", f"{result.name}, {reason}")
     return not reason
+
+
+def _may_differentiate(match: Match, gone: frozenset[Operator], recorder: MatchRecorder | None) -> bool:
+    """Whether no value that goes keeps gradients, which may be appended later, from what it is computed of.
+
+    In programs that have their gradients, and in the private ones of executors, this no longer matters.
+    """
+    find, results = match.values.block.find_var, match.results
+    for op in match.ops:
+        if op not in gone:
+            continue
+        for slot, names in op.outputs.items():
+            for name in names:
+                var = find(name)
+                if var is None or not var.stop_gradient or match.values.written(name, op) in results:
+                    continue
+                read = [find(each) for each in op.input_arg_names]
+                if any([each is not None and not each.stop_gradient and _has_gradient(each) for each in read]):
+                    if recorder is not None:
+                        expected = "a result through which gradients flow, as they will through the replacement"
+                        recorder.differs(op, slot, expected, f"{name}, which has stop_gradient")
+                    return False
+    return True
+
+
+def _has_gradient(var: Variable) -> bool:
+    return var.tensor_type is None or var.dtype.is_floating
 
 
 def _are_alone(match: Match) -> bool:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from wrong_readers import WRONG
+from wrong_trainings import LATER, WRONG
 
 from minigraph import rewrite
 
@@ -65,6 +65,12 @@ def test_a_wrong_pass_is_found_with_a_small_program_and_a_script_that_shows_what
     show(example, f"{name}.py")
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("name", LATER)
+def test_a_pass_that_changes_later_gradients_keeps_all_values(name):
+    assert found(name).law == "gradients"
+
+
 def show(example, file):
     """Run the script of a counter-example, which shows the difference or ends in the error."""
     code, said = compile(example.to_python(), file, "exec"), io.StringIO()
@@ -73,9 +79,17 @@ def show(example, file):
         try:
             exec(code, {"__name__": "__main__"})
         except Exception as error:
-            assert example.law in ("raises", "valid", "runs", "repeatable"), error
+            assert example.law in ("gradients", "raises", "valid", "runs", "repeatable"), error
         else:
-            assert example.law in ("truthful", "declarations", "roles", "role_vars", "repeatable", "values")
+            assert example.law in (
+                "truthful",
+                "declarations",
+                "roles",
+                "role_vars",
+                "repeatable",
+                "values",
+                "gradients",
+            )
     if example.law == "values":
         assert "differs" in said.getvalue()
 
