@@ -246,6 +246,7 @@ def cases_of(drawn: Drawn, choose: Random, only_ordinary: bool = False) -> Itera
     if not only_ordinary:
         yield from _draws(drawn, choose, "edges", 1)
         yield from _draws(drawn, choose, choose.choice(("edges", "near")), 1)
+        yield from _draws(drawn, choose, "limits", 1)
 
 
 def _later_runs(case: Case) -> Iterator[Case]:

@@ -31,6 +31,9 @@ _ALIKE = 0.2
 _SHARED = 0.15
 """Probability that a placeholder stands for the value of an earlier one."""
 
+_RELATED = 0.3
+"""Probability that a captured number is an earlier one, its negative or its reciprocal."""
+
 _EVEN = 0.1
 """Probability that a placeholder stands for a value whose axes have one size."""
 
@@ -150,7 +153,7 @@ class _Fitted:
         operand = next((given[0] for given in inputs.values()), None)
         for attr, name in op.captured:
             if name not in self.captured:
-                self.captured[name] = self._pick.attr(type, attr, operand)
+                self.captured[name] = self._related(self._pick.attr(type, attr, operand))
         attrs = {**op.attrs, **{attr: self.captured[name] for attr, name in op.captured}}
         definition = self._pick.definition(type)
         inferred = definition.infer_types(inputs, definition.convert_attrs(attrs))
@@ -159,6 +162,15 @@ class _Fitted:
             for index, number in enumerate(slot.places):
                 types[number] = [None if made is DECLARED else made[index]]
         self._ops.append((op, type, attrs))
+
+    def _related(self, value: Any) -> Any:
+        """The value, or now and then a number that an earlier one cancels: conditions compare captured numbers."""
+        choose = self._pick.choose
+        known = [each for each in self.captured.values() if type(each) is float and each]
+        if type(value) is not float or not known or choose.random() > _RELATED:
+            return value
+        earlier = choose.choice(known)
+        return choose.choice((earlier, -earlier, 1 / earlier))
 
     def append(self) -> list[Variable]:
         """Append the operators; returns all results."""

@@ -40,7 +40,8 @@ def arrays_for(drawn: Drawn, program: Program, seed: int, kind: str) -> dict[str
     kind : str
         ``mixed`` and ``positive``: ordinary numbers of both signs or of one. ``edges``: among them zeros of both signs,
         subnormal numbers, the largest, infinities and NaN; among whole numbers negative and the largest ones. ``near``:
-        numbers that lie so close together that a conversion to another dtype makes some of them equal.
+        numbers that lie so close together that a conversion to another dtype makes some of them equal. ``limits``: odd
+        multiples of the smallest subnormal number, which a half of loses a bit, and numbers that twice of is infinite.
     """
     random = np.random.default_rng(seed)
     found, scale = {}, int(random.integers(len(_NEAR))) if kind == "near" else 0
@@ -66,6 +67,8 @@ def _array(random: np.random.Generator, name: str, shape: tuple[int, ...], dtype
         return values
     if "learning_rate" in name:
         return np.full(shape, 0.05, dtype)
+    if kind == "limits":
+        return _at_limits(random, shape, np.finfo(dtype)).astype(dtype)
     if kind == "positive" or "pow_acc" in name:
         return random.uniform(0.1, 0.9, shape).astype(dtype)
     values = random.uniform(-1.5, 1.5, shape).astype(dtype)
@@ -83,6 +86,14 @@ def _near(random: np.random.Generator, shape: tuple[int, ...], dtype: Any, step:
     if dtype.kind == "f":
         return np.asarray(1 + max(step, np.finfo(dtype).eps) * steps).astype(dtype)
     return np.asarray(around % np.iinfo(dtype).max + steps).astype(dtype)
+
+
+def _at_limits(random: np.random.Generator, shape: tuple[int, ...], about: Any) -> Array:
+    """Numbers of both signs that a factor of a power of two need not keep exact."""
+    odd = (2 * random.integers(0, 9, shape) + 1).astype(about.dtype)
+    large = about.max * (1 - odd * about.eps)
+    values = np.where(random.random(shape) < 0.25, large, odd * about.smallest_subnormal)
+    return np.asarray(np.where(random.random(shape) < 0.5, -values, values))
 
 
 def _some(random: np.random.Generator, special: Array, shape: tuple[int, ...]) -> Array:

@@ -57,11 +57,14 @@ class AttrValues:
         for name in self._names if self._choose.random() < 0.5 else ():
             if isinstance(attrs.get(name), list | tuple) and attrs[name] and declared[name].type == "list[int]":
                 attrs[name] = [self._choose.choice((each, each, 0, 1, 2, 3)) for each in attrs[name]]
-        if self._choose.random() < 0.25:
-            return {
+        named = [name for name in self._names if name in declared and declared[name].type == "float"]
+        if self._choose.random() < (0.5 if named else 0.25):
+            attrs = {
                 name: value for name, value in attrs.items()
                 if name not in declared or declared[name].default is REQUIRED or declared[name].type not in _PLAIN
             }  # fmt: skip
+            # One number that the pass names, with nothing else unusual: a pass mostly asks for that.
+            return {**attrs, self._choose.choice(named): self.number()} if named else attrs
         for name, attr in declared.items():
             chance = self._choose.random()
             if name in self._names and attr.type in _PLAIN and attr.default is not REQUIRED and chance > 0.7:
