@@ -199,12 +199,22 @@ _READS = frozenset({"open", "os.link", "os.rename"})
 _STARTS = frozenset({"subprocess.Popen", "os.system", "os.exec", "os.posix_spawn", "os.spawn", "os.startfile"})
 """Audit events of other programs that are started."""
 
+_FORKS = frozenset({"os.fork", "os.forkpty"})
+"""Audit events of a second process that would go on with the file."""
+
+
+class SecondProcessError(LessonError, PermissionError):
+    """The file of a student forks, or makes a lock for several processes; libraries go on without such a lock."""
+
+    def __init__(self, *_: Any, **__: Any) -> None:
+        super().__init__("the file starts a second process", hint="Do the work in one process.")
+
 
 def withhold_answers(path: str) -> None:
     """Let this process open no file with the answers of a lesson, but for the one that is graded, if it is such a file.
 
-    Another program would be free to, so it starts none; a fork of this process is watched like it. A mistake by whoever
-    copies is told. What goes past Python, as by ctypes, is not seen: this is no sandbox.
+    Another program would be free to, so it starts none, and a fork would answer the grader a second time. A mistake by
+    whoever copies is told. What goes past Python, as by ctypes, is not seen: this is no sandbox.
     """
     lessons, graded = Path(__file__).resolve().parent, os.path.realpath(path)
 
@@ -214,6 +224,8 @@ def withhold_answers(path: str) -> None:
     def hook(event: str, args: tuple[Any, ...]) -> None:
         if event in _STARTS:
             refuse()
+        if event in _FORKS:
+            raise SecondProcessError
         if event not in _READS or not isinstance(args[0], str | bytes | os.PathLike):
             return
         found = Path(os.path.realpath(os.fsdecode(args[0])))
@@ -225,13 +237,21 @@ def withhold_answers(path: str) -> None:
     with suppress(ImportError):  # what multiprocessing starts programs by raises no event
         module: Any = importlib.import_module("_posixsubprocess")
         module.fork_exec = refuse
+    with suppress(ImportError):  # nor do its locks, without which it makes no pools and queues
+        module = importlib.import_module("_multiprocessing")
+        module.SemLock = type("SemLock", (module.SemLock,), {"__new__": _refuse_lock})
     sys.addaudithook(hook)
+
+
+def _refuse_lock(*_: Any, **__: Any) -> Any:
+    raise SecondProcessError
 
 
 def serve(path: str, megabytes: int, requests: IO[str], replies: IO[str]) -> None:
     """Say that the process is ready, then answer requests, one line of JSON each; the first one loads the file."""
     print("ready", file=replies, flush=True)
     answer: Answer | None = None
+    process = os.getpid()
     for line in requests:
         request = json.loads(line)
         # The stack of a call that does not end goes to stderr, where the grader finds the student's line.
@@ -250,6 +270,8 @@ def serve(path: str, megabytes: int, requests: IO[str], replies: IO[str]) -> Non
             content = {"error": OUT_OF_MEMORY}
         except Exception as error:  # whatever the file has done to this process, it gets an answer
             content = {"error": str(error) if isinstance(error, MinigraphError) else f"{type(error).__name__}: {error}"}
+        if os.getpid() != process:  # a fork that went past Python: one of the two answers
+            os._exit(0)
         replies.write(json.dumps(content) + "\n")
         replies.flush()
         faulthandler.cancel_dump_traceback_later()

@@ -74,6 +74,13 @@ STARTED = {
     "server": "import multiprocessing\nmultiprocessing.get_context('forkserver').Process(target=print).start()",
 }
 
+FORKED = {
+    "fork": "import os\nos.fork()",
+    "process": "import multiprocessing\nmultiprocessing.get_context('fork').Process(target=print).start()",
+    "pool": "import multiprocessing\nmultiprocessing.get_context('fork').Pool(2)",
+    "executor": "import concurrent.futures as f\nf.ProcessPoolExecutor(2)",
+}
+
 CHEATS = """
         import minigraph.lessons.grader as grader, minigraph.lessons.student_pass as marking
         from minigraph.lessons import insert_clip
@@ -154,6 +161,25 @@ def test_a_file_cannot_read_the_answers(kind, answer):
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="starts programs of other systems")
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this platform has no forks")
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", FORKED)
+def test_a_file_that_forks_is_told_so(kind, answer):
+    message = said(answer(FORKED[kind]), seconds=30)
+    assert "the file starts a second process\n  at answer.py:2" in message
+    assert "Do the work in one process." in message
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this platform has no forks")
+def test_of_two_processes_one_answers(answer):
+    source = "import ctypes\nchild = ctypes.CDLL(None).fork()\nx = 1"
+    with StudentProcess(answer(source), 30) as student:
+        student.start()
+        assert [student.call("value", name="x") for _ in range(2)] == [1, 1]
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", STARTED)
 def test_a_file_cannot_start_a_program_that_could(kind, answer):
     message = said(answer(STARTED[kind]), seconds=30)
@@ -238,7 +264,7 @@ def test_a_program_that_prints_does_not_disturb_the_grade(answer):
 @pytest.mark.slow
 def test_processes_that_a_file_starts_end_with_it(answer):
     started = time.monotonic()
-    source = "import os, time\nchild = os.fork() if hasattr(os, 'fork') else os.getpid()\n"
+    source = "import ctypes, os, time\nchild = ctypes.CDLL(None).fork() if hasattr(os, 'fork') else os.getpid()\n"
     source += "if not child:\n    time.sleep(600)\nprint(child, flush=True)"
     with StudentProcess(answer(source), 30) as student:
         student.start()
@@ -358,7 +384,7 @@ PAST_PYTHON = [
     "libc.truncate(notes, 0)", "libc.mkdir(home + b'/new', 0o700)", "libc.link(notes, b'link')",
     "os.mkfifo(home + b'/fifo')", "os.remove('notes.txt', dir_fd=os.open(home, os.O_RDONLY))",
     "os.open('notes.txt', os.O_WRONLY, dir_fd=os.open(home, os.O_RDONLY))",
-    "os.fork() or os._exit(libc.unlink(notes))",
+    "libc.fork() or os._exit(libc.unlink(notes))",
 ]  # fmt: skip
 
 
