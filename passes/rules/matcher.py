@@ -271,7 +271,7 @@ class Matcher:
         for slot, name, places in op.writes:
             names = outputs.get(name, ())
             if len(names) > len(places):
-                return self._differs(candidate, name, _count(slot), f"{len(names)} variables")
+                return self._differs(candidate, name, _count(slot), _variables(len(names)))
             for i, place in enumerate(places):
                 is_made = i < len(names) and names[i] != EMPTY
                 made, known = written(names[i], candidate) if is_made else None, found[place]
@@ -291,7 +291,7 @@ class Matcher:
         elif slot.is_optional and not names:
             found = [None] * len(slot.places)
         if len(found) != len(slot.places):
-            return self._differs(candidate, slot.name, _count(slot), f"{len(names)} variables")
+            return self._differs(candidate, slot.name, _count(slot), _variables(len(names)))
         return all([self._set(place, each, candidate, slot) for place, each in zip(slot.places, found, strict=True)])
 
     def _set(self, place: int, value: Any, op: Operator, slot: PatternSlot) -> bool:
@@ -407,8 +407,12 @@ def _is_where(op: PatternOp, candidate: Operator, recorder: MatchRecorder | None
 
 def _count(slot: PatternSlot) -> str:
     if slot.rest is not None:
-        return f"at least {len(slot.places) - 1} variables"
-    return "1 variable" if len(slot.places) == 1 else f"{len(slot.places)} variables"
+        return f"at least {_variables(len(slot.places) - 1)}"
+    return _variables(len(slot.places))
+
+
+def _variables(count: int) -> str:
+    return f"{count} variable{'' if count == 1 else 's'}"
 
 
 def _inputs(op: Operator) -> Mapping[str, tuple[str, ...]]:

@@ -38,6 +38,15 @@ class Asked(Protocol):
     def holds(self, match: Match, recorder: MatchRecorder | None = None) -> bool: ...
 
 
+_HINTS = {
+    "which has stop_gradient": "Apply the rule after append_backward, or let gradients flow: stop_gradient=False.",
+    "which is fetched": "Leave the name out of program.roots, or return the value from the pattern.",
+    "which is persistable": "Return the value from the pattern: later runs read it.",
+    " reads": "Return the value from the pattern, or let its operator stay: rewrite.marked(value, shared=True).",
+}
+"""What to do about a result of which there is more to say than that it is made."""
+
+
 @dataclass(frozen=True)
 class WhyNot:
     """The nearest partial match of a rule.
@@ -56,6 +65,8 @@ class WhyNot:
         The input or output, ``type``, ``role``, ``namescope``, ``condition`` or the attribute in which it differs.
     expected, found : str
         What the rule wants there, and what is there.
+    hint : str
+        What to do, where that does not depend on what the rule is for.
     """
 
     rule: str
@@ -76,6 +87,37 @@ class WhyNot:
         """The user's line that made the operator."""
         return None if self.op is None else self.op.site
 
+    @property
+    def hint(self) -> str:
+        """What to do so that the rule matches; empty where that depends on what it is for."""
+        if self.op is None:
+            return ""
+        if self.slot == "type":
+            types = [*self.expected.split(" or "), self.op.type]
+            return f"Name each type that the rule is right for: rewrite.op({types}, ...)."
+        if self.slot == "condition":
+            return "Change the condition in where, if the rule is right here."
+        if self.slot in ("role", "namescope"):
+            return "Change what rewrite.marked wants, or leave it out."
+        if self.slot in self.op.definition.attrs:
+            return f"Take any value if the rule is right for it: {self.slot}=rewrite.attr()."
+        if self.slot in self.op.definition.input_slots:
+            return self._hint_of_input()
+        return self._hint_of_result()
+
+    def _hint_of_input(self) -> str:
+        if self.expected == "nothing":
+            return f"Give the slot in the pattern: {self.slot}=x, with x=rewrite.value(optional=True)."
+        if self.expected.endswith((" variable", " variables")):
+            return f"Take any number of variables: {self.slot}=[x, rest], with rest=rewrite.value(several=True)."
+        return ""
+
+    def _hint_of_result(self) -> str:
+        for said, hint in _HINTS.items():
+            if said in self.found:
+                return hint
+        return ""
+
     def __str__(self) -> str:
         if self.matches:
             return "\n  ".join([f"{self.rule} matches:", *map(_at, self.matched)])
@@ -87,6 +129,8 @@ class WhyNot:
             lines.append(f"{self.slot}: expected {self.expected}, found {self.found}")
         if self.site is not None:
             lines.append(f"at {self.site}")
+        if self.hint:
+            lines.append(self.hint)
         return "\n  ".join(dict.fromkeys(lines))
 
 

@@ -182,7 +182,7 @@ NEAR_MISSES = {
     ),
     "fewer inputs": (
         sums, [PLUS, "y: float32[2] = sum(X=[h])"],
-        1, 1, "X", "2 variables", "1 variables",
+        1, 1, "X", "2 variables", "1 variable",
     ),
     "more inputs before": (
         sums, ["h: float32[2] = sum(X=[x, x, x])", MORE],
@@ -190,7 +190,7 @@ NEAR_MISSES = {
     ),
     "fewer inputs before": (
         sums, ["h: float32[2] = sum(X=[x])", MORE],
-        1, 0, "X", "2 variables", "1 variables",
+        1, 0, "X", "2 variables", "1 variable",
     ),
     "another slot": (
         scales, ["h: float32[2] = scale(X=x, ScaleTensor=f)", THREE],
@@ -591,3 +591,35 @@ def test_random_programs_match_wholly_and_partly():
         program = random_program(choose, asked)
         sizes[len(asked.why_not(program).matched)] += 1
     assert (sizes >= [1, 20, 20, 3]).all(), sizes
+
+
+HINTS = {
+    "another attribute": (
+        "y: float32[2] = scale(X=x) {scale=2.0, bias=1.0}\n  z: float32[2] = scale(X=y) {scale=3.0}",
+        "Take any value if the rule is right for it: bias=rewrite.attr().",
+    ),
+    "another type": (
+        "y: float32[2] = scale(X=x) {scale=2.0}\n  z: float32[2] = relu(X=y)",
+        "Name each type that the rule is right for: rewrite.op(['scale', 'relu'], ...).",
+    ),
+    "another input": (
+        "y: float32[2] = scale(X=x, ScaleTensor=a) {scale=2.0}\n  z: float32[2] = scale(X=y) {scale=3.0}",
+        "Give the slot in the pattern: ScaleTensor=x, with x=rewrite.value(optional=True).",
+    ),
+    "another reader": (
+        "y: float32[2] = scale(X=x) {scale=2.0}\n  w: float32[2] = relu(X=y)\n  z: float32[2] = scale(X=y) {scale=3.0}",
+        "let its operator stay: rewrite.marked(value, shared=True).",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", HINTS)
+def test_a_reason_ends_with_what_to_do(name):
+    @rule
+    def pair(x, a=attr("scale"), b=attr("scale")):
+        return layers.scale(layers.scale(x, a), b)
+
+    lines, hint = HINTS[name]
+    program = Program.parse(f"block 0\n  data x: float32[2]\n  data a: float32[1]\n  {lines}")
+    program.roots = ("z",)
+    assert str(pair.why_not(program, "z")).endswith(hint)
