@@ -19,6 +19,8 @@ Call = Callable[..., Any]
 class StudentPass(Pass):
     """The pass `pass_name` of a student's file: programs go there and come back as text."""
 
+    keeps_gradients: ClassVar[bool] = False  # the lessons do not speak of stop_gradient
+
     call: Call = field(repr=False)
     pass_name: str
     reference: Pass | None = None
