@@ -24,7 +24,27 @@ class Question:
             return f'Not answered: set answers["{self.key}"].'
         if found == _comparable(self.answer):
             return ""
-        return next((said for slip, said in self.slips if _comparable(slip) == found), f"{given!r:.60} is not right.")
+        return next((said for slip, said in self.slips if _comparable(slip) == found), self._mismatch(given))
+
+    def _mismatch(self, given: Any) -> str:
+        """Say what kind of answer is wanted, or what of a list is wrong."""
+        if isinstance(self.answer, str | int | float):
+            wanted = "a name" if isinstance(self.answer, str) else "a number"
+            is_kind = isinstance(given, str if isinstance(self.answer, str) else int | float)
+            return f"{given!r:.60} is not right." if is_kind else f"The answer is {wanted}, not {given!r:.60}."
+        has_names = all(isinstance(each, str) for each in self.answer)
+        if not isinstance(given, list):
+            return f"The answer is a list of {'names' if has_names else 'numbers'}, not {given!r:.60}."
+        if not has_names:
+            count = len(self.answer)
+            return (
+                f"{given!r:.60} is not right." if len(given) == count else f"The answer is a list of {count} numbers."
+            )
+        extra = next((each for each in given if each not in self.answer), None)
+        if extra is not None:
+            return f"{extra!r:.60} is none of them."
+        missing = len(set(self.answer).difference(given))
+        return f"{missing} of {len(set(self.answer))} are missing." if missing else "Name each as often as it is there."
 
 
 def _comparable(value: Any) -> Any:
