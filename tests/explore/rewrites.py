@@ -18,7 +18,7 @@ from minigraph.passes.rules import Rules
 from minigraph.rewrite.cases import Case
 from minigraph.rewrite.checking import cases_of, counts
 from minigraph.rewrite.hints import hints_of
-from minigraph.rewrite.laws import Broken, Subject, other_values, rewritten
+from minigraph.rewrite.laws import Broken, Subject, other_gradients, other_values, rewritten
 from minigraph.rewrite.random_programs.drawing import Hints, draw
 
 _SHARE_OF_OPEN = 0.15
@@ -52,6 +52,8 @@ def case(seed: int, passes: tuple[Pass, ...] = ()) -> None:
             given = given or list(cases_of(drawn, Random(f"{seed}/arrays")))
             for each in given:
                 found = broken or other_values(subject, each, twin)
+                if found is None and each is given[0]:
+                    found = other_gradients(subject, each, twin)
                 assert found is None or not counts(found, each), _report(subject, each, found)
 
 
