@@ -10,7 +10,7 @@ from typing import TypeAlias
 from minigraph.ir import Block, Operator, Program, infer_outputs
 from minigraph.opdef import EMPTY
 from minigraph.passes.base import Pass
-from minigraph.passes.rewriting import redirect
+from minigraph.passes.rewriting import redirect, stops_gradient
 from minigraph.passes.values import Value, Values
 from minigraph.support.sizes import are_equal
 from minigraph.types import DType
@@ -183,6 +183,8 @@ def _copies(op: Operator, current: _CurrentValues) -> dict[str, _Written]:
     """Map results of `op` that are copies to their originals."""
     if op.type in _PASS_ON:
         return _passed_on(op, current)
+    if any([stops_gradient(name, op) for name in op.output_arg_names[:1]]):
+        return {}
     source = _copied(op, current) if op.output_arg_names else None
     return {} if source is None else {op.output_arg_names[0]: source}
 
@@ -245,7 +247,7 @@ def _before_transposes(op: Operator, current: _CurrentValues) -> _Written | None
     if list(last) == sorted(last):
         return current.value(name)
     before = current.defining_op(name, *_TRANSPOSES)
-    if before is None or not _makes_first(before, name):
+    if before is None or not _makes_first(before, name) or stops_gradient(name, before):
         return None
     first = _permutation(before)
     return current.rearranged_by(before) if [first[i] for i in last] == sorted(last) else None
@@ -263,7 +265,7 @@ def _skip_reshape(op: Operator, current: _CurrentValues) -> bool:
     if before is None or not _makes_first(before, middle) or wanted is None or len(op.inputs) > 2:
         return False
     source = current.rearranged_by(before)
-    if not current.is_there(source) or not current.lies_in_rows(source[0]):
+    if stops_gradient(middle, before) or not current.is_there(source) or not current.lies_in_rows(source[0]):
         return False
     if op.type == "reshape2":
         noted = op.outputs.get("XShape", ())

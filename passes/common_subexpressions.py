@@ -7,7 +7,7 @@ from collections.abc import Hashable
 from minigraph.ir import Operator, Program, Role
 from minigraph.opdef import EMPTY
 from minigraph.passes.base import Pass
-from minigraph.passes.rewriting import is_random, redirect
+from minigraph.passes.rewriting import is_random, redirect, stops_gradient
 from minigraph.passes.values import Value, Values
 
 
@@ -92,10 +92,15 @@ def _is_shareable(op: Operator, values: Values) -> bool:
 
 
 def _are_alike(first: Operator, op: Operator, values: Values) -> bool:
-    """Whether attributes are the same to the bit (0.0 equals -0.0), and results are declared alike."""
+    """Whether attributes are the same to the bit (0.0 equals -0.0), and results are declared alike.
+
+    A result that stops gradients is not like one through which they will flow.
+    """
     variables = values.block.vars
     return repr(sorted(first.attrs.items())) == repr(sorted(op.attrs.items())) and all(
-        variables[here].tensor_type == variables[there].tensor_type for here, there in _outputs(op, first)
+        variables[here].tensor_type == variables[there].tensor_type
+        and stops_gradient(here, op) == stops_gradient(there, first)
+        for here, there in _outputs(op, first)
     )
 
 

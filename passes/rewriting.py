@@ -45,6 +45,22 @@ def is_matrix(block: Block, name: str, most_elements: float = inf) -> bool:
     return len(shape) == 2 and -1 not in shape and prod(shape) <= most_elements
 
 
+def stops_gradient(name: str, op: Operator) -> bool:
+    """Whether a result of `op` keeps gradients, which may be appended later, from what it is computed of.
+
+    In programs that have their gradients, and in the private ones of executors, this no longer matters.
+    """
+    block = op.block
+    var = block.find_var(name)
+    if var is None or not var.stop_gradient or block.program.backward_passes or block.program.is_concrete:
+        return False
+    read = map(block.find_var, op.input_arg_names)
+    return any(
+        each is not None and not each.stop_gradient and (each.tensor_type is None or each.dtype.is_floating)
+        for each in read
+    )
+
+
 def insert_for(
     op: Operator, type: str, inputs: Mapping[str, Names], outputs: Mapping[str, Names], attrs: Mapping[str, Any]
 ) -> Operator:

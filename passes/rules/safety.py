@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from minigraph.errors import RewriteError
-from minigraph.ir import Operator, Variable
+from minigraph.ir import Operator
 from minigraph.ir.dataflow import is_persistable
 from minigraph.opdef import EMPTY, is_update
+from minigraph.passes.rewriting import stops_gradient
 from minigraph.passes.rules.matcher import Match, MatchRecorder
 from minigraph.passes.values import Value, Values
 
@@ -67,30 +68,16 @@ def may_read(match: Match, value: Value, recorder: MatchRecorder | None = None) 
 
 
 def _may_differentiate(match: Match, gone: frozenset[Operator], recorder: MatchRecorder | None) -> bool:
-    """Whether no value that goes keeps gradients, which may be appended later, from what it is computed of.
-
-    In programs that have their gradients, and in the private ones of executors, this no longer matters.
-    """
-    find, results = match.values.block.find_var, match.results
+    """Whether no value that goes keeps gradients from what it is computed of."""
     for op in match.ops:
-        if op not in gone:
-            continue
-        for slot, names in op.outputs.items():
+        for slot, names in op.outputs.items() if op in gone else ():
             for name in names:
-                var = find(name)
-                if var is None or not var.stop_gradient or match.values.written(name, op) in results:
-                    continue
-                read = [find(each) for each in op.input_arg_names]
-                if any([each is not None and not each.stop_gradient and _has_gradient(each) for each in read]):
+                if stops_gradient(name, op) and match.values.written(name, op) not in match.results:
                     if recorder is not None:
                         expected = "a result through which gradients flow, as they will through the replacement"
                         recorder.differs(op, slot, expected, f"{name}, which has stop_gradient")
                     return False
     return True
-
-
-def _has_gradient(var: Variable) -> bool:
-    return var.tensor_type is None or var.dtype.is_floating
 
 
 def _are_alone(match: Match) -> bool:

@@ -1,6 +1,7 @@
 """A rewritten forward program trains like the unrewritten one."""
 
 import numpy as np
+import pytest
 
 from minigraph import layers, passes, rewrite
 from minigraph.ir import Program
@@ -67,6 +68,37 @@ def test_a_pass_that_lets_them_flow_is_found():
     assert broken.law == "gradients" and broken.text.startswith("gradient/w differs")
     scales_by_hand.keeps_gradients = False
     assert broken_law(Subject(scales_by_hand), given) is None
+
+
+STOPS = {
+    "equal": "t: float32[2] {stop_gradient=True} = tanh(X=x)\n  u: float32[2] = tanh(X=x)",
+    "equal later": "t: float32[2] = tanh(X=x)\n  u: float32[2] {stop_gradient=True} = tanh(X=x)",
+    "copy": "t: float32[2] {stop_gradient=True} = assign(X=x)\n  u: float32[2] = tanh(X=t)",
+    "factor of 1": "t: float32[2] {stop_gradient=True} = scale(X=x)\n  u: float32[2] = tanh(X=t)",
+    "same shape": (
+        "Out=t: float32[2] {stop_gradient=True}, XShape=s: float32[0, 2] = reshape2(X=x) {shape=[2]}\n"
+        "  u: float32[2] = tanh(X=t)"
+    ),
+    "shape in between": (
+        "Out=t: float32[1, 2] {stop_gradient=True}, XShape=s: float32[0, 2] = reshape2(X=x) {shape=[1, 2]}\n"
+        "  Out=u: float32[2], XShape=v: float32[0, 1, 2] = reshape2(X=t) {shape=[2]}"
+    ),
+    "two transposes": (
+        "Out=a: float32[1, 2], XShape=s: float32[0, 2] = reshape2(X=x) {shape=[1, 2]}\n"
+        "  Out=t: float32[2, 1] {stop_gradient=True}, XShape=v: float32[0, 1, 2] = transpose2(X=a) {axis=[1, 0]}\n"
+        "  Out=b: float32[1, 2], XShape=w: float32[0, 2, 1] = transpose2(X=t) {axis=[1, 0]}\n"
+        "  Out=u: float32[2], XShape=r: float32[0, 1, 2] = reshape2(X=b) {shape=[2]}"
+    ),
+}
+
+
+@pytest.mark.parametrize("name", STOPS)
+@pytest.mark.parametrize("each", [passes.CleanUp(), passes.ShareCommonSubexpressions()], ids=lambda each: each.name)
+def test_copies_that_stop_gradients_stay(name, each):
+    lines = STOPS[name]
+    text = f"block 0\n  param x: float32[2]\n  {lines}\n  y: float32[2] = elementwise_add(X=x, Y=u)"
+    text += "\n  z: float32[2] = elementwise_add(X=y, Y=t)" if "equal" in name else ""
+    assert broken_law(Subject(each), case(text, x=[0.5, -1.0])) is None
 
 
 def test_programs_that_train_and_passes_of_executors_are_left_alone():
