@@ -59,14 +59,35 @@ def _(x: Any, row: float) -> Any:
     return op("slice", Input=x, axes=[0], starts=[int(row)], ends=[int(row) + 1])
 
 
+@rule
+def _reversed(x: Any) -> Any:
+    whole = marked(op("reverse", X=x, axis=attr("axis")), shared=True)
+    spans = {"axes": [0], "starts": attr(), "ends": attr()}
+    return op("slice", Input=whole, **spans, infer_flags=attr(), decrease_axis=attr())
+
+
+@_reversed.where
+def _(m: Match) -> Iterator[tuple[bool, str]]:
+    shape = m.x.shape or (-1,)
+    yield -1 not in shape and [each % len(shape) for each in m.axis] == [0], "rows of known shape must be reversed"
+    yield 0 <= m.starts[0] < shape[0] and m.ends[0] == m.starts[0] + 1, "one row must be taken"
+
+
+@_reversed.to
+def _(m: Match, x: Any, starts: Sequence[int], decrease_axis: Sequence[int]) -> Any:
+    row = m.x.shape[0] - 1 - starts[0]
+    return op("slice", Input=x, axes=[0], starts=[row], ends=[row + 1], decrease_axis=decrease_axis)
+
+
 class SliceRows(Rules):
     """Turn a ``strided_slice`` without strides, and a ``gather`` of one row of constant number, into a ``slice``.
 
-    Likewise for their gradients. `JoinSlices`, and passes that look for the parts of a value, know ``slice`` only.
+    Likewise for their gradients. A row of a ``reverse`` becomes that of what is reversed. `JoinSlices`, and passes that
+    look for the parts of a value, know ``slice`` only.
 
     Law: every value keeps its bits.
     """
 
-    needs = (frozenset({"gather"}), frozenset({"strided_slice"}))
+    needs = (frozenset({"gather"}), frozenset({"strided_slice"}), frozenset({"reverse", "slice"}))
 
-    rules = (*with_gradients(_strided, "x"), *with_gradients(_gathered, "x"))
+    rules = (*with_gradients(_strided, "x"), *with_gradients(_gathered, "x"), _reversed)

@@ -83,3 +83,26 @@ def test_rows_and_gradients_keep_their_bits(kind):
 @pytest.mark.timing
 def test_time_is_linear():
     assert_linear(SliceRows(), repeated(lambda x: layers.strided_slice(x, [0], [1], [3], [1])))
+
+
+@pytest.mark.usefixtures("new_program")
+def test_a_row_of_what_is_reversed_is_a_row_of_that():
+    x = data("x", 4, 2, dtype="float32")
+    turned = layers.reverse(x, [0])
+    fetch = [layers.slice(turned, [0], [1], [2]), turned[0], layers.slice(turned, [0], [0], [2])]
+    found, expected = with_and_without(SliceRows(), {"x": numbers(4, 2, dtype="float32")}, fetch)
+    assert [each.tobytes() for each in found] == [each.tobytes() for each in expected]
+    lines = left(*SLICED)
+    assert lines[-1] == "w = slice(Input=x) {axes=[0], starts=[2], ends=[3]}"
+
+
+SPAN = "{axes=[0], starts=[1], ends=[2]}"
+SLICED = ["y: float32[4, 2] = reverse(X=x) {axis=[0]}", f"w: float32[1, 2] = slice(Input=y) {SPAN}"]
+
+
+@pytest.mark.parametrize(("old", "new"), [("axis=[0]", "axis=[1]"), ("axis=[0]", "axis=[0, 1]"), ("[2]}", "[3]}")])
+def test_other_parts_of_what_is_reversed_stay(old, new):
+    lines = [line.replace(old, new) for line in SLICED]
+    if new == "[3]}":
+        lines[1] = lines[1].replace("float32[1, 2]", "float32[2, 2]")
+    assert "slice(Input=y)" in left(*lines)[-1]
