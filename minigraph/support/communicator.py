@@ -24,9 +24,6 @@ REDUCTIONS: dict[str, Callable[..., Any]] = {
 }  # fmt: skip
 """Combination of the arrays of two ranks in `Communicator.all_reduce`."""
 
-_MIN_SPLIT = 4096
-"""Minimum elements of an array that ranks reduce a part each of; of a smaller one each rank gets every array."""
-
 _PIECE = 1 << 22
 """Maximum bytes of a piece of the parts that ranks exchange: it stays in the cache until it is added up."""
 
@@ -66,6 +63,8 @@ class Communicator(ABC):
     rank: int
     size: int
     shares_state = False
+    _min_split = 4096
+    """Minimum elements of an array that ranks reduce a part each of; of a smaller one each rank gets every array."""
     _xp: Any = np
     """Module of the arrays that are exchanged."""
     _on_device: Communicator | None = None
@@ -124,7 +123,7 @@ class Communicator(ABC):
 
     def _reduced(self, array: np.ndarray[Any, Any], combine: Callable[..., Any], call: Call) -> np.ndarray[Any, Any]:
         flat = array.reshape(-1)
-        if flat.size < max(_MIN_SPLIT, self.size):
+        if flat.size < max(self._min_split, self.size):
             reduced: np.ndarray[Any, Any] = tree(self.gather(flat, call), combine)
             return reduced.reshape(array.shape)
         # Each rank reduces one part, then all get all parts: every element travels twice, whatever the ranks.

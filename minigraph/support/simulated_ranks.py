@@ -39,6 +39,8 @@ class _Meeting:
 class SimulatedRank(Communicator):
     """One of several ranks that share a process."""
 
+    _min_split = 1 << 16  # threads wait longer for a second exchange than they add up fewer elements
+
     def __init__(self, rank: int, meeting: _Meeting, shares_state: bool) -> None:
         self.rank, self.size = rank, meeting.barrier.parties
         self.shares_state = shares_state
