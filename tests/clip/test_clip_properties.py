@@ -29,7 +29,7 @@ from minigraph.clip import (
 
 pytestmark = pytest.mark.numbers
 
-few = settings(max_examples=25)
+few = settings(max_examples=settings.default.max_examples * 3 // 10)
 
 
 # Which elements have a norm together

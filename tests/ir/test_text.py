@@ -253,7 +253,11 @@ def test_plain_names_have_no_quotes():
 
 
 @pytest.mark.laws
-@settings(max_examples=200, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large], deadline=None)
+@settings(
+    max_examples=settings.default.max_examples,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+    deadline=None,
+)
 @given(any_programs())
 def test_printing_and_parsing_are_inverse(program):
     assert_round_trip(program)
@@ -376,7 +380,11 @@ def test_text_without_measure_is_refused_at_once(text, message, hint):
 
 
 @pytest.mark.laws
-@settings(max_examples=300, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large], deadline=None)
+@settings(
+    max_examples=2 * settings.default.max_examples,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+    deadline=None,
+)
 @given(any_programs(), st.data())
 def test_a_damaged_text_is_a_program_or_refused_with_a_line(program, data):
     text = str(program)

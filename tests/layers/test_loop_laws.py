@@ -113,14 +113,14 @@ def assert_same(compute, *args):
 
 @pytest.mark.laws
 @given(st.tuples(expressions(), expressions()), st.integers(0, 3))
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=settings.default.max_examples // 2)
 def test_a_loop_gives_what_its_body_written_out_gives(bodies, times):
     assert_same(gradients, bodies, times, 1)
 
 
 @pytest.mark.laws
 @given(st.tuples(expressions(), expressions()), st.integers(0, 3))
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=settings.default.max_examples // 2)
 def test_a_loop_has_the_second_gradients_of_its_body_written_out(bodies, times):
     assert_same(gradients, bodies, times, 2)
 
@@ -189,13 +189,13 @@ def array_gradients(bodies, overwrites_first, times, is_loop, executor, order=1)
 
 @pytest.mark.laws
 @given(st.tuples(over_elements(), over_elements()), st.booleans(), st.integers(0, 3))
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=settings.default.max_examples // 2)
 def test_a_loop_over_an_array_gives_what_it_gives_written_out(bodies, overwrites_first, times):
     assert_same(array_gradients, bodies, overwrites_first, times, 1)
 
 
 @pytest.mark.laws
 @given(st.tuples(over_elements(), over_elements()), st.booleans(), st.integers(0, 3))
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=settings.default.max_examples // 2)
 def test_a_loop_over_an_array_has_the_second_gradients_that_it_has_written_out(bodies, overwrites_first, times):
     assert_same(array_gradients, bodies, overwrites_first, times, 2)

@@ -365,7 +365,7 @@ def test_a_trace_prints_what_changed():
 
 
 @pytest.mark.laws
-@settings(max_examples=25)
+@settings(max_examples=settings.default.max_examples // 5)
 @given(recipes(training=trainings()))
 def test_every_state_of_a_random_program_is_a_program(recipe):
     with rewrite.trace() as t:
