@@ -197,8 +197,10 @@ def _number_text(value: Any, element: DType) -> str:
     number = as_float(value)
     if not math.isfinite(number):
         return ""
+    if element.is_floating or element is DType.BOOL:  # a half is True
+        return str(number)
     # An integer itself, because a float does not hold large ones.
-    return str(number if element.is_floating else int(value) if isinstance(value, INTEGERS) else int(number))
+    return str(int(value) if isinstance(value, INTEGERS) else int(number))
 
 
 def shape_given(

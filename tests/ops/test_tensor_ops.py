@@ -326,6 +326,18 @@ def test_a_number_that_does_not_fit_is_refused(dtype, value, text, message):
         append("fill_constant_batch_size_like", {"Input": X}, shape=[-1], dtype=dtype, value=value, str_value=text)
 
 
+@pytest.mark.parametrize(("value", "expected"), [(0.5, True), (-1e-9, True), (0.0, False), (2, True)])
+def test_a_condition_is_true_unless_it_is_filled_with_zero(value, expected):
+    """Recorded, for both layers and the spelling as text."""
+    with fluid.program_guard(fluid.Program(), fluid.Program()):
+        x = fluid.data("x", [None, 2])
+        whole = fluid.layers.fill_constant([2], "bool", value)
+        like = fluid.layers.fill_constant_batch_size_like(x, [-1, 1], "bool", value)
+        found = fluid.Executor().run(feed={"x": np.ones((3, 2), "float32")}, fetch_list=[whole, like])
+    assert [each.tolist() for each in found] == [[expected] * 2, [[expected]] * 3]
+    assert whole.op.attr("str_value") == str(float(value))
+
+
 def test_each_run_makes_its_own_constant():
     for type, attrs in {
         "fill_constant": {"shape": [3], "value": 2.0},
