@@ -13,11 +13,13 @@ from minigraph.passes.values import Value, Values
 
 _LOOKUPS = ("lookup_table_grad", "lookup_table_v2_grad")
 _CLIPS = ("clip_by_global_norm", "clip_by_norm")
+_UPDATES = ("sgd", "adagrad")
+"""Updates that leave a row alone whose gradient is 0."""
 
 
 @dataclass(frozen=True)
 class KeepRows(Pass):
-    """Make the gradient of a table selected rows, as with ``is_sparse=True``, where only ``sgd`` reads it.
+    """Make the gradient of a table selected rows, as with ``is_sparse=True``, for ``sgd`` and ``adagrad`` alone.
 
     Between the lookups and the update there may be a sum of the gradients of several lookups and a clip by the norm or
     the global norm. What the step costs then depends on the number of ids, not on the size of the table. The pass does
@@ -41,11 +43,12 @@ class KeepRows(Pass):
 
     def apply(self, program: Program) -> bool:
         by_type = program.global_block().ops.by_type
-        if "sgd" not in by_type or not any(type in by_type for type in _LOOKUPS):
+        updates = [op for type in _UPDATES for op in by_type.get(type, ())]
+        if not updates or not any(type in by_type for type in _LOOKUPS):
             return False
         values = Values(program)
         clips = {op: _Clip(op) for type in _CLIPS for op in by_type.get(type, ())}
-        found = [table for op in by_type["sgd"] if (table := _table(op, clips, values)) is not None]
+        found = [table for op in updates if (table := _table(op, clips, values)) is not None]
         tables = [table for table in found if table.elements >= self.least]
         for table in tables:
             if table.clip is not None:
@@ -94,7 +97,7 @@ def _table(update: Operator, clips: dict[Operator, _Clip], values: Values) -> _T
     """The table that `update` changes by a gradient that may be selected rows."""
     shape = update.block.vars[update.inputs["Param"][0]].shape
     grad = values.input(update, "Grad")
-    if shape is None or not _may_change(grad, values):
+    if shape is None or not _may_change(grad, values) or not _leaves_zeros_alone(update):
         return None
     made = values.producer(grad, *_CLIPS)
     clip = None if made is None else clips[made]
@@ -108,6 +111,11 @@ def _table(update: Operator, clips: dict[Operator, _Clip], values: Values) -> _T
         return None
     lookups = [op for part in parts if (op := values.producer(part, *_LOOKUPS)) is not None and _is_dense(op)]
     return _Table(prod(shape), lookups, total, clip, grad) if len(lookups) == len(parts) else None
+
+
+def _leaves_zeros_alone(update: Operator) -> bool:
+    # Adagrad divides by the root of a sum that may be 0 too, which an epsilon keeps from giving NaN.
+    return update.type == "sgd" or update.attr("epsilon") > 0
 
 
 def _may_change(value: Value, values: Values) -> bool:

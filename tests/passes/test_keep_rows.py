@@ -1,5 +1,7 @@
 """KeepRows keeps the gradient of a table as the rows that were looked up."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 from pass_laws import assert_linear, pipeline, rewritten
@@ -62,8 +64,9 @@ def rows_kept(main, loss, least=100, fetch=()):
 
 @pytest.mark.parametrize("lookups", [1, 2])
 @pytest.mark.parametrize("name", CLIPS)
-def test_training_is_that_of_the_dense_gradient(name, lookups):
-    built = network(CLIPS[name], lookups=lookups)
+@pytest.mark.parametrize("optimizer", [fluid.optimizer.SGD, fluid.optimizer.Adagrad])
+def test_training_is_that_of_the_dense_gradient(optimizer, name, lookups):
+    built = network(CLIPS[name], optimizer, lookups=lookups)
     assert rows_kept(built[0], built[2]) == [True] * lookups
     losses, params = trained(fluid.Executor(passes=pipeline(KeepRows(100))), *built)
     expected, expected_params = trained(Interpreter(), *built)
@@ -79,6 +82,7 @@ LEFT_ALONE = {
     "a small table": (lambda: network(), {"least": 1000}),
     "a gradient that is fetched": (lambda: network(), {"fetch": ["table@GRAD"]}),
     "an update that reads zeros, too": (lambda: network(optimizer=fluid.optimizer.Adam), {}),
+    "an update that divides 0 by 0": (lambda: network(optimizer=partial(fluid.optimizer.Adagrad, epsilon=0.0)), {}),
     "rows that get no gradient": (lambda: network(padding_idx=3), {}),
     "a table beside larger gradients": (lambda: network(CLIPS["global norm"], width=100), {}),
 }
