@@ -18,8 +18,6 @@ from dataclasses import dataclass
 from functools import cached_property, partial, reduce
 from typing import Any
 
-import numpy as np
-
 from minigraph import unique_name
 from minigraph.autodiff.backward import gradients
 from minigraph.autodiff.decompositions import has_rule
@@ -36,6 +34,7 @@ from minigraph.runtime.kernel_call import arguments_of, keywords_of, results_of
 from minigraph.runtime.place import Place
 from minigraph.runtime.scope import Scope
 from minigraph.support.context import holding
+from minigraph.support.float_errors import IgnoringErrors
 from minigraph.types import TensorType
 
 _SERIALS = itertools.count()
@@ -96,8 +95,7 @@ class OpCall:
         given = [at for at in self._arguments if at is not None]
         self._in_order = self._arguments[: len(given)] == list(range(len(self.input_types)))
         self._unused = (None,) * (len(self._arguments) - len(given))
-        # As a decorator, because the context manager is a new object each time.
-        self._function = np.errstate(all="ignore")(self._quickest(kernel, xp))
+        self._function = IgnoringErrors()(self._quickest(kernel, xp))
         self.takes_rng = kernel.takes_rng
         self.is_view = kernel.view_of is not None
         slots = self.definition.outputs

@@ -73,7 +73,7 @@ class CachedCall:
         are_plain = not arrays or set(map(type, arrays)) == _ARRAY
         if not are_plain or list(map(_kind, arrays)) != self.kinds:
             return None
-        return dict(zip(self.names, arrays, strict=True))
+        return dict(zip(self.names, arrays))  # noqa: B905 - `strict` takes 0.2 us, and there are as many arrays
 
 
 class CallCache:

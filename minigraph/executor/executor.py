@@ -9,8 +9,6 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
-import numpy as np
-
 from minigraph.errors import MinigraphError, NonfiniteError
 from minigraph.executor import nonfinite_check, profiler
 from minigraph.executor.call_cache import CallCache, names_in
@@ -35,6 +33,7 @@ from minigraph.passes import Pipeline, events
 from minigraph.runtime.place import Place
 from minigraph.runtime.scope import Scope
 from minigraph.support.communicator import current
+from minigraph.support.float_errors import IgnoringErrors
 from minigraph.support.interrupts import Saved, deferred, hold, is_held, is_interrupt, put_back, release
 from minigraph.support.public import public
 
@@ -297,32 +296,31 @@ class Executor(Runner):
         """
         if (ranks := current()).size > 1 and not ranks.shares_state:
             compare_starts(program, scope, ranks)
-        if self.jit and self.place.kind == "cpu":
-            feeds = without_gaps(feeds)
         state = plan.binding.arrays(scope)
         if self.cuda_graph:
-            with deferred():  # a launch is short, and nothing undoes it
-                values = self._run_graph(plan, fed or feeds, feeds, state, scope)
-                if values is not None:
-                    values, lengths = _apart(plan, values)
-                    keep_lengths(scope, plan.kept_levels, lengths)
-                    if then is not None:
-                        then()
-                    return values
+            values = self._run_graph(plan, fed or feeds, feeds, state, scope, then)
+            if values is not None:
+                return values
         # A run that fails must not change what the next run draws.
         drawn = self._draws_so_far() if plan.draws else None
         saved: Saved = []
         was_held, is_done = is_held(), False
         try:
             fetched, new_state = self._call(plan, feeds, state, scope, drawn, saved)
-            results = unshared_results(fetched, plan.must_copy, [*feeds.values(), *state], new_state)
+            if plan.copies_fetches:
+                results = unshared_results(fetched, plan.must_copy, [*feeds.values(), *state], new_state)
+            else:
+                results = list(fetched)
             given: dict[str, Any] = {}
             if new_state:
                 copied = zip(plan.compiled.replaces, new_state, plan.state_must_copy, strict=True)
                 binding = plan.binding
                 given = {n: binding.copy(scope, n, value) if copy else value for n, value, copy in copied}
-            plan.compiled.hand_out(results, given)
-            results, lengths = _apart(plan, results)
+            if self.check:
+                plan.compiled.hand_out(results, given)
+            lengths: list[Any] = []
+            if plan.kept_levels:
+                results, lengths = _apart(plan, results)
             # Nothing but state in place has changed until here, and `saved` or `hold` protects that.
             if plan.compiled.ticks is not None:
                 hold()
@@ -350,43 +348,57 @@ class Executor(Runner):
             plan.binding.store(scope, given)
         if lengths:
             keep_lengths(scope, plan.kept_levels, lengths)
-        scope.note_written(plan.written_over)
+        if plan.written_over:
+            scope.note_written(plan.written_over)
         if then is not None:
             then()
 
     def _run_graph(
-        self, plan: Plan, fed: Mapping[str, Any], feeds: dict[str, Any], state: list[Any], scope: Scope
+        self,
+        plan: Plan,
+        fed: Mapping[str, Any],
+        feeds: dict[str, Any],
+        state: list[Any],
+        scope: Scope,
+        then: Callable[[], None] | None,
     ) -> list[Any] | None:
         """Fetches of a run as a CUDA graph; None if the plan is not run as one."""
         if plan.compiled.ticks is not None:
             return None
-        runs = self._graphs.get(plan)
-        if runs is None:
-            from minigraph.executor.cuda.graph_capture import GraphRuns
+        with deferred():  # a launch is short, and nothing undoes it
+            runs = self._graphs.get(plan)
+            if runs is None:
+                from minigraph.executor.cuda.graph_capture import GraphRuns
 
-            runs = self._graphs[plan] = GraphRuns(plan, self.place)
-        found = runs.run(plan, fed, feeds, state, lambda name: scope.var(name).value)
-        if found is not None:
+                runs = self._graphs[plan] = GraphRuns(plan, self.place)
+            found = runs.run(plan, fed, feeds, state, lambda name: scope.var(name).value)
+            if found is None:
+                return None
             scope.note_written((*plan.written_over, *plan.compiled.replaces))
-        return found
+            values, lengths = _apart(plan, found)
+            keep_lengths(scope, plan.kept_levels, lengths)
+            if then is not None:
+                then()
+            return values
 
+    @IgnoringErrors()
     def _call(
         self, plan: Plan, feeds: dict[str, Any], state: list[Any], scope: Scope, drawn: Any, saved: Saved
     ) -> tuple[Sequence[Any], Sequence[Any]]:
         """Return the fetches and the new state; errors name the operator. `drawn` is the generator's state before."""
+        if self.jit and self.place.kind == "cpu":
+            feeds = without_gaps(feeds)
         try:
-            # NaN and infinity are values like any other; they stay visible in the results.
-            with np.errstate(all="ignore"):
-                layout = plan.buffers.layout
-                spares = plan.binding.spares(scope)
-                if not layout.places:
-                    return plan.compiled.run(feeds.values(), state, self._rng, spares, saved)
-                # Borrowed, because another thread may run the same plan at the same time.
-                block = self._blocks.borrow(layout)
-                try:
-                    return plan.compiled.run(feeds.values(), state, self._rng, [*block.arrays(layout), *spares], saved)
-                finally:
-                    self._blocks.give_back(block)
+            layout = plan.buffers.layout
+            spares = plan.binding.spares(scope)
+            if not layout.places:
+                return plan.compiled.run(feeds.values(), state, self._rng, spares, saved)
+            # Borrowed, because another thread may run the same plan at the same time.
+            block = self._blocks.borrow(layout)
+            try:
+                return plan.compiled.run(feeds.values(), state, self._rng, [*block.arrays(layout), *spares], saved)
+            finally:
+                self._blocks.give_back(block)
         except NonfiniteError as error:
             self._draw_again(drawn)
             raise self._find_origin(plan, error, feeds, scope) from error

@@ -75,8 +75,6 @@ def unshared_results(
     fetched: Sequence[Any], must_copy: Sequence[bool], others: Sequence[Any], new_state: Sequence[Any]
 ) -> list[Any]:
     """The fetched arrays, each the caller's own: what may share memory with `others` or `new_state` is copied."""
-    if not any(must_copy):
-        return list(fetched)
     # Identities are unique here, because all these arrays are alive.
     shared = {*map(id, others), *map(id, new_state), *map(_owner, new_state)}
     found = []

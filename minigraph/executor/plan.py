@@ -93,6 +93,11 @@ class Plan:
         return [i for i, value in fetches if not value.has_known_size or product(value.tensor_type.shape) == 1]
 
     @cached_property
+    def copies_fetches(self) -> bool:
+        """Whether any fetch may have to be copied."""
+        return any(self.must_copy)
+
+    @cached_property
     def kept_count(self) -> int:
         """Number of fetches, the last ones, that are lengths of persistable variables."""
         return sum(count for _, count in self.kept_levels)

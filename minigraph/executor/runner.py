@@ -91,7 +91,8 @@ class Runner(ABC):
         is stored. Only an `EOFException` counts as a step of learning-rate schedules, as in fluid, where a
         `CompiledProgram` does not count it.
         """
-        self._check_open()
+        if self._closed:
+            self._check_open()
         if not (isinstance(feed_var_name, str) and isinstance(fetch_var_name, str)):
             wrong = fetch_var_name if isinstance(feed_var_name, str) else feed_var_name
             raise WrongTypeError(
