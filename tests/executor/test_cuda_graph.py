@@ -4,8 +4,6 @@ The stand-in does what is asked of it at once; a graph of it calls the recorded 
 is decided, what is copied where and in which order streams and events are used, and nothing of the driver.
 """
 
-from itertools import pairwise
-
 import numpy as np
 import pytest
 from asserting import assert_close
@@ -18,7 +16,6 @@ import minigraph as fluid
 from minigraph import layers
 from minigraph.errors import ExecutionError
 from minigraph.executor.cuda import graph_capture as cuda_graph
-from minigraph.executor.cuda.feed_staging import Staging
 from minigraph.executor.cuda.graph_capture import what_prevents
 from minigraph.kernels import find_kernel
 from minigraph.kernels.cuda.launching import Capturing
@@ -461,27 +458,6 @@ def test_a_wrong_label_is_the_error_of_a_plain_run_and_changes_nothing(wrong, re
         each.run(main, batch(4), [loss], scope=scope)
     assert messages[0] == messages[1]
     assert recording.events.count("launch") == 3
-
-
-def test_rooms_for_feeds_are_used_in_turn(host_cuda):
-    staging = Staging(CUDAPlace(0))
-    seen = []
-    for number in range(6):
-        sent, used = staging.send({"x": np.full((2, 3), number)})
-        assert (sent["x"] == number).all()
-        seen.append(sent["x"].data.ptr)
-        staging.done(used)
-    assert len(set(seen)) == 2
-    assert all(a != b for a, b in pairwise(seen))
-    waiting = [staging.send({"x": np.full((2, 3), number)})[0]["x"] for number in range(4)]
-    assert [array[0, 0] for array in waiting] == [0, 1, 2, 3]  # nobody gets what is still in use
-
-
-def test_rooms_of_shapes_long_unused_are_let_go(host_cuda):
-    staging = Staging(CUDAPlace(0))
-    for size in range(1, 100):
-        staging.done(staging.send({"x": np.zeros(size)})[1])
-    assert len(staging._free) == 64
 
 
 @pytest.mark.gpu
