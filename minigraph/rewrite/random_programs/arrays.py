@@ -1,4 +1,4 @@
-"""Arrays for random programs: ordinary numbers, and the edges of the arithmetic."""
+"""Drawn programs, and arrays for them: ordinary numbers, and the edges of the arithmetic."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from minigraph.errors import MinigraphError
 from minigraph.ir import Program, VarKind
+from minigraph.ir.versions import types_in_order
 from minigraph.rewrite.random_programs.free_steps import CLASSES
 
 Array = np.ndarray[Any, Any]
@@ -100,3 +102,18 @@ def _some(random: np.random.Generator, special: Array, shape: tuple[int, ...]) -
     """Draw of special numbers; for some arrays of the last two, which differ in the last place, or of those before."""
     chance = random.random()
     return random.choice(special[-2:] if chance < 0.25 else special[-4:-2] if chance < 0.35 else special, shape)
+
+
+def is_accepted(program: Program) -> bool:
+    """Whether the types fit that results have after all operators were appended.
+
+    Sizes that were open when an operator was appended may be known later: a gradient of a gradient replaces operators
+    by others, of whose results inference knows more.
+    """
+    try:
+        for block in program.blocks:
+            for _ in types_in_order(block):
+                pass
+    except MinigraphError:
+        return False
+    return True

@@ -17,45 +17,29 @@ from minigraph.clip import ErrorClipByValue
 from minigraph.errors import MinigraphError, WrongTypeError
 from minigraph.ir import Block, Parameter, Program, Variable, VarKind
 from minigraph.ir.default_programs import program_guard
-from minigraph.ir.versions import types_in_order
 from minigraph.layers.io import fluid_data as data
 from minigraph.opdef import SUB_BLOCK, OpDef, definition_of
 from minigraph.passes.collective import GradAllReduce
 from minigraph.rewrite.cases import fetchable
-from minigraph.rewrite.random_programs.arrays import Drawn
+from minigraph.rewrite.random_programs.arrays import Drawn, is_accepted
 from minigraph.rewrite.random_programs.attributes import AttrValues
 from minigraph.rewrite.random_programs.declaring import declare
 from minigraph.rewrite.random_programs.free_steps import FREE, Sources, like
-from minigraph.rewrite.random_programs.operator_types import all_types, asks_for_training, by_type, forward_types
+from minigraph.rewrite.random_programs.operator_types import (
+    all_types,
+    asks_for_training,
+    by_type,
+    for_readers,
+    forward_types,
+    hidden,
+)
 from minigraph.rewrite.random_programs.recipes import STEPS, Clip, Training, train
 from minigraph.rewrite.random_programs.sampling import Sample
-from minigraph.rewrite.random_programs.sequence_steps import TYPES, on_sequences
-from minigraph.rewrite.random_programs.stateful_steps import MADE_BY, STATEFUL
+from minigraph.rewrite.random_programs.several_steps import RUN_BY, SEVERAL
 from minigraph.types import DType, TensorType
 
 OPTIMIZERS = ("SGD", "Momentum", "Adam", "Adagrad", "RMSProp", "Lamb")
 _FREE, _LAYERS = sorted(FREE), sorted(STEPS)
-
-
-def _through_an_array(k: Sources, x: Variable, y: Variable, c: float) -> list[Any]:
-    """Values written to an array of tensors, and read back or joined."""
-    first, second = (layers.fill_constant([1], "int64", number) for number in (0, 1))
-    array = layers.array_write(x, first)
-    layers.array_write(like(x, y), second, array=array)
-    joined = list(layers.tensor_array_to_tensor(array)) if c > 0 and x.shape else []
-    return [layers.array_length(array), layers.array_read(array, second), *joined]
-
-
-_CONTROL_FLOW = {"array": _through_an_array, **{name: FREE[name] for name in ("branch", "loop", "recurrent")}}
-_SEVERAL = {**_CONTROL_FLOW, **STATEFUL, "sequences": on_sequences}
-"""Steps of several operators."""
-
-_RUN_BY = {
-    "array": {"write_to_array", "read_from_array", "tensor_array_to_tensor", "lod_array_length"},
-    "branch": {"conditional_block", "select_input"}, "loop": {"while"}, "recurrent": {"recurrent"}, "sequences": TYPES,
-    **MADE_BY,
-}  # fmt: skip
-"""Types of operators that each of `_SEVERAL` appends."""
 
 _ALL_REDUCE = "c_allreduce_sum"
 """Type of the operators that add up gradients over ranks."""
@@ -176,23 +160,8 @@ def draw(choose: Random, hints: Hints) -> Drawn:
         while True:
             with program_guard(Program(), Program()), unique_name.guard():
                 drawn = _Drawing(choose, hints).draw()
-            if _is_accepted(drawn.program):
+            if is_accepted(drawn.program):
                 return drawn
-
-
-def _is_accepted(program: Program) -> bool:
-    """Whether the types fit that results have after all operators were appended.
-
-    Sizes that were open when an operator was appended may be known later: a gradient of a gradient replaces operators
-    by others, of whose results inference knows more.
-    """
-    try:
-        for block in program.blocks:
-            for _ in types_in_order(block):
-                pass
-    except MinigraphError:
-        return False
-    return True
 
 
 class _Drawing:
@@ -201,7 +170,7 @@ class _Drawing:
         self.hints = hints
         self.attrs = AttrValues(choose, hints.numbers, hints.attrs)
         self.forward = forward_types(hints.types)
-        self.flow = [name for name, types in _RUN_BY.items() if not types.isdisjoint((*hints.types, *hints.attrs))]
+        self.flow = [name for name, types in RUN_BY.items() if not types.isdisjoint((*hints.types, *hints.attrs))]
         self.trains = choose.random() < (0.7 if hints.trains or asks_for_training(hints.types) else 0.3)
         self.dtype = choose.choice(("float32", "float32", "float64"))
         self.rows, columns = choose.choice((1, 2, 2, 3, 4)), choose.choice((1, 2, 3, 3, 4))
@@ -263,7 +232,7 @@ class _Drawing:
         elif chance < 0.78:
             self._add(self._operator(self.choose.choice(all_types())))
         elif chance < 0.9:
-            name = self.choose.choice(sorted(_SEVERAL))
+            name = self.choose.choice(sorted(SEVERAL))
             if self.choose.random() < 0.6:
                 name = self.choose.choice(_FREE)
             self._flow(name)
@@ -275,7 +244,7 @@ class _Drawing:
 
     def _flow(self, name: str) -> None:
         """Append a step of several operators."""
-        step = _SEVERAL[name] if name in _SEVERAL else FREE[name]
+        step = SEVERAL[name] if name in SEVERAL else FREE[name]
         made = step(self.sources, self._pick(), self._pick(), self.attrs.number())
         self._add([made] if isinstance(made, Variable) else list(made))
 
@@ -368,7 +337,7 @@ class _Drawing:
                 {slot: [var.tensor_type for var in variables] for slot, variables in inputs.items()},
                 sample.definition.convert_attrs(attrs),
             )
-            read = [known for slot, each in types.items() if slot not in _hidden(sample.definition) for known in each]
+            read = [known for slot, each in types.items() if slot not in hidden(sample.definition) for known in each]
             is_empty = any([known is not None and 0 in known.shape for known in read])
         except Exception:  # an inference may stumble over what it was never made for
             return None
@@ -399,7 +368,7 @@ class _Drawing:
         self.block.append_op(op.type, inputs, outputs, attrs)
         for name, var in new.items():
             var.stop_gradient = self.block.vars[name].stop_gradient
-        return _for_readers(op.definition, outputs)
+        return for_readers(op.definition, outputs)
 
     def _fed(self, sample: Sample) -> dict[str, list[Variable]]:
         """The inputs of a sample as fed variables; one of floating type depends on an earlier value."""
@@ -442,7 +411,7 @@ class _Drawing:
         if types is not None and len(types.get("Out", ())) == len(outputs.get("Out", ())) == 1:
             self._overwrite(types["Out"][0], outputs)
         sample.append_to(self.block, inputs, outputs, attrs)
-        return _for_readers(sample.definition, outputs)
+        return for_readers(sample.definition, outputs)
 
     def _output(self) -> Variable:
         return self.block.create_var(name=unique_name.generate("t"))
@@ -516,17 +485,6 @@ class _Drawing:
         if chance < 0.4:
             names += self.choose.sample(known, min(len(known), self.choose.choice((1, 2))))
         return list(dict.fromkeys(names))
-
-
-def _for_readers(definition: OpDef, outputs: Mapping[str, Sequence[Variable]]) -> list[Variable]:
-    """Results that others than gradients may read, the main one last, where the next operator looks first."""
-    slots = sorted(outputs.keys() - _hidden(definition), key=lambda slot: (slot == definition.main_output, slot))
-    return [var for slot in slots for var in outputs[slot]]
-
-
-def _hidden(definition: OpDef) -> set[str]:
-    """Slots of results that only gradients read; the first dimension of ``XShape`` is 0."""
-    return {slot.name for slot in definition.outputs if slot.intermediate}
 
 
 def _has_numbers(var: Variable) -> bool:
