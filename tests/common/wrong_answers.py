@@ -182,6 +182,7 @@ OVERWRITTEN_NAMES = [
           ("_key(op, values), op)", "keys[op], op)")),
     wrong("overwritten_names", "changed the program and says that it did not", ("changed = True", "pass")),
     wrong("overwritten_names", "AttributeError", ("values.erase(op)", "values.remove(op)")),
+    wrong("overwritten_names", "top_k has two results", (" or len(op.output_arg_names) != 1", "")),
 ]  # fmt: skip
 
 FIRST_RULE = [

@@ -99,6 +99,18 @@ CASES = (
         "b is fetched, so its operator stays: ask values.is_live_out.",
     ),
     Case(
+        "one of two results is fetched",
+        """
+        block 0
+          data x: float32[4]
+          Out=a: float32[2], Indices=i: int64[2] = top_k(X=x) {k=2}
+          Out=b: float32[2], Indices=j: int64[2] = top_k(X=x) {k=2}
+          y: float32[2] = elementwise_add(X=a, Y=b)
+        """,
+        ("y", "j"),
+        "top_k has two results. Its operator goes only where nobody needs any of them.",
+    ),
+    Case(
         "two updates of the state",
         """
         block 0
