@@ -48,7 +48,7 @@ if TYPE_CHECKING:  # what a run of a program does not need is imported when it i
     from minigraph.io.state_dicts import load_dygraph, save_dygraph
     from minigraph.reader import batch
     from minigraph.reader.feeder import DataFeeder
-    from minigraph.reader.slot_files import DatasetFactory
+    from minigraph.reader.slot_files import DatasetFactory, InMemoryDataset, QueueDataset
     from minigraph.transpiler import (
         DistributeTranspiler,
         DistributeTranspilerConfig,
@@ -141,6 +141,7 @@ __all__ = [
     "DistributeTranspilerConfig",
     "ExecutionStrategy",
     "Executor",
+    "InMemoryDataset",
     "Interpreter",
     "Layer",
     "LoDTensor",
@@ -151,6 +152,7 @@ __all__ = [
     "ParamAttr",
     "Parameter",
     "Program",
+    "QueueDataset",
     "Scope",
     "Tensor",
     "Variable",
@@ -248,7 +250,7 @@ refuse_unknown_names(
     __name__,
     **{name: f"{__name__}.{name}" for name in _LATE},
     DataFeeder="minigraph.reader.feeder",
-    DatasetFactory="minigraph.reader.slot_files",
+    **dict.fromkeys(("DatasetFactory", "InMemoryDataset", "QueueDataset"), "minigraph.reader.slot_files"),
     Layer="minigraph.dygraph.layer",
     VarBase="minigraph.core",
     batch="minigraph.reader",

@@ -65,7 +65,7 @@ _NAMES = {
     """,
     _PIPELINES: "PipelineOptimizer",
     _EXCHANGES: "collective",
-    _GRAPHS: "slim IrGraph Graph Compressor QuantizeTranspiler",
+    _GRAPHS: "slim quantize IrGraph Graph Compressor QuantizeTranspiler",
     _COMPLEX: "ComplexVariable",
     _RUNNER: "StaticModelRunner",
     _READING: "load",

@@ -2,6 +2,7 @@
 
 import importlib
 import json
+import operator
 import subprocess
 import sys
 import types
@@ -556,3 +557,22 @@ def test_curves_grow_and_are_drawn(tmp_path, monkeypatch):
     assert (tmp_path / "costs.png").read_bytes().startswith(b"\x89PNG")
     costs.reset()
     assert costs.points("train cost") == ([], [])
+
+
+@pytest.mark.parametrize(
+    ("path", "home"),
+    [
+        ("InMemoryDataset", "dataset.InMemoryDataset"),
+        ("QueueDataset", "dataset.QueueDataset"),
+        ("contrib.AutoMixedPrecisionLists", "contrib.mixed_precision.AutoMixedPrecisionLists"),
+        ("contrib.decorate", "contrib.mixed_precision.decorate"),
+        ("contrib.summary", "contrib.model_stat.summary"),
+    ],
+)
+def test_names_have_the_shorter_paths_of_fluid(path, home):
+    assert operator.attrgetter(path)(fluid) is operator.attrgetter(home)(fluid)
+
+
+def test_quantization_is_said_to_be_out_of_scope():
+    with pytest.raises(AttributeError, match="fluid has it, but quantization"):
+        operator.attrgetter("contrib.quantize")(fluid)
