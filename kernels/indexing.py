@@ -185,20 +185,20 @@ def set_rows(xp, x, numbers, rows) -> None:
     x[touched] = rows[last[touched] - 1]
 
 
-def _row_numbers(xp, x, index, what) -> Any:
+def _row_numbers(xp, x, index) -> Any:
     numbers = index.reshape(-1)
-    require_inside(xp, numbers, len(x), what)
+    require_inside(xp, numbers, len(x), "Index")
     return numbers
 
 
 @kernel("gather")
 def gather(xp, x, index, *, out=None):
-    return deliver(xp, x[_row_numbers(xp, x, index, "Index")], out)
+    return deliver(xp, x[_row_numbers(xp, x, index)], out)
 
 
 @kernel("gather_grad")
 def gather_grad(xp, x, index, d_out, *, overwrite):
-    numbers = _row_numbers(xp, x, index, "Index")
+    numbers = _row_numbers(xp, x, index)
     if not overwrite:
         return added_rows(xp, x, numbers, d_out)
     d_x = xp.zeros(x.shape, x.dtype)

@@ -77,12 +77,12 @@ def _shifted(xp, x, axis, out=None) -> Any:
     return xp.subtract(x, _largest(xp, x, axis), out=out)
 
 
-def _softmax_of(xp, shifted, axis, out=None) -> tuple[Any, Any]:
+def _softmax_of(xp, shifted, axis) -> tuple[Any, Any]:
     """The softmax of the result of `_shifted`, which is overwritten, and the sum of the exponentials."""
     xp.maximum(shifted, shifted.dtype.type(FLOOR), out=shifted)
     xp.exp(shifted, out=shifted)
     total = _sum(xp, shifted, axis)
-    return xp.true_divide(shifted, total, out=shifted if out is None else out), total
+    return xp.true_divide(shifted, total, out=shifted), total
 
 
 @kernel("softmax")

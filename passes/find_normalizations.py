@@ -148,19 +148,19 @@ def _has_rows_of_logarithms(m: Match) -> Iterator[tuple[bool, str]]:
 def _sums_of_exponentials() -> Iterator[Rule]:
     """Yield rules for the gradient of the logarithm of a sum of exponentials, of which a maximum is a factor."""
 
-    def above_top(x: Any, is_first: bool, is_stopped: bool) -> Any:
-        less, top = _less_top(x, is_stopped)
+    def above_top(x: Any, is_first: bool) -> Any:
+        less, top = _less_top(x, False)
         log = _log_of_sum(less)
         first, second = (top, log) if is_first else (log, top)
         return op("elementwise_add", X=first, Y=second, axis=attr())
 
     @rule
     def top_first(x: Any) -> Any:
-        return above_top(x, is_first=True, is_stopped=False)
+        return above_top(x, is_first=True)
 
     @rule
     def top_last(x: Any) -> Any:
-        return above_top(x, is_first=False, is_stopped=False)
+        return above_top(x, is_first=False)
 
     for made in (top_first, top_last):
         made.where(_has_rows_of_logarithms)
