@@ -17,14 +17,13 @@ from minigraph.passes.rewriting import insert_for
 from minigraph.passes.values import Value, Values
 from minigraph.runtime.kernel_call import attrs_for_kernel, has_rows
 from minigraph.support.fused_calls import Argument, FusedCall
-from minigraph.support.sizes import reaches
 from minigraph.types import DType, TensorType
 
 _MOST_OPERATORS = 20
 """Maximum operators in a group: longer groups take long to compile and gain little."""
 
 _BATCH = 32
-"""Minimum of an open dimension for which groups are formed."""
+"""Minimum of the first dimension for which groups are formed: that of a batch, which may be smaller."""
 
 _MOST_INPUTS = 16
 """Maximum values that a group reads."""
@@ -46,8 +45,8 @@ class FuseElementwise(Pass):
     Attributes
     ----------
     least : int
-        Minimum elements of a result: for fewer, a group costs as much as its operators. A batch that is open counts as
-        32 at least, so that programs need not be rewritten for each small one.
+        Minimum elements of a result: for fewer, a group costs as much as its operators. The first dimension counts as
+        32 at least, so that programs need not be rewritten for each small batch.
     """
 
     keeps_roles: ClassVar[bool] = False
@@ -80,16 +79,15 @@ class FuseElementwise(Pass):
                     group = earlier
         return [group for group in dict.fromkeys(group_of.values()) if len(group.ops) > 1 and group.results(values)]
 
+    def _is_large(self, shape: Sequence[int]) -> bool:
+        """Whether a result is large enough; a batch is asked for only if the elements of a sample are few."""
+        return prod(shape[1:]) * _BATCH >= self.least or prod(shape) >= self.least
+
     def _kind(self, op: Operator, block: Block) -> TensorType | None:
         """Return the type of all results of `op`; None if it may not be fused."""
         variables = [block.vars[name] for name in op.output_arg_names]
         kind = variables[0].tensor_type if variables else None
-        if (
-            kind is None
-            or -1 in kind.shape
-            or not reaches(prod(kind.shape), self.least, _BATCH)
-            or not kind.dtype.is_floating
-        ):
+        if kind is None or -1 in kind.shape or not self._is_large(kind.shape) or not kind.dtype.is_floating:
             return None
         # Persistable variables outlive the run, and are written whole.
         if any(var.persistable or var.tensor_type != kind for var in variables):

@@ -223,23 +223,6 @@ def is_closed(shape: Sequence[Any]) -> bool:
     return OpenSize not in map(type, shape)
 
 
-def reaches(size: Any, bound: int, assumed: int) -> bool:
-    """Whether a size is at least `bound` where each open dimension is at least `assumed`.
-
-    Dimensions up to `assumed` then have one answer, which holds for all of them.
-
-    Examples
-    --------
-    >>> dimensions = OpenDimensions([2])
-    >>> reaches(dimensions.size(0) * 40, 1024, 32), reaches(dimensions.size(0) * 20, 1024, 32)
-    (True, False)
-    >>> [size for size in (1, 32, 51, 52) if dimensions.allow([size])]
-    [1, 32, 51]
-    """
-    is_open = type(size) is OpenSize
-    return (is_open and size._factor * assumed ** len(size._base.numbers) >= bound) or bool(size >= bound)
-
-
 def _number(value: Any) -> Any:
     return value.__index__() if type(value) is OpenSize else value
 
