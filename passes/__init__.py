@@ -11,68 +11,68 @@ from minigraph.passes.gradient_clip import ClipGradients
 from minigraph.support.public import refuse_unknown_names
 
 if TYPE_CHECKING:  # imported when they are asked for, see the end
-    from minigraph.passes.broadcast_expanded import BroadcastExpanded
-    from minigraph.passes.clean_up import CleanUp
-    from minigraph.passes.collective import GradAllReduce, LocalSGD
-    from minigraph.passes.common_subexpressions import ShareCommonSubexpressions
-    from minigraph.passes.constant_folding import FoldConstants
-    from minigraph.passes.dead_ops import RemoveDeadOps
-    from minigraph.passes.find_cross_entropy import FindCrossEntropy
-    from minigraph.passes.find_global_norm import FindGlobalNorm
-    from minigraph.passes.find_gradient_descent import FindGradientDescent
-    from minigraph.passes.find_momentum import FindMomentum
-    from minigraph.passes.find_normalizations import FindNormalizations
-    from minigraph.passes.fold_batch_norms import FoldBatchNorms
-    from minigraph.passes.free_addends import FreeAddends
-    from minigraph.passes.fuse_elementwise import FuseElementwise
-    from minigraph.passes.fuse_global_norm import FuseGlobalNorm
-    from minigraph.passes.fuse_mean_loss import FuseMeanLoss
-    from minigraph.passes.fuse_softmax_cross_entropy import FuseSoftmaxCrossEntropy
-    from minigraph.passes.group_convolutions import GroupConvolutions
-    from minigraph.passes.join_slices import JoinSlices
-    from minigraph.passes.keep_rows import KeepRows
-    from minigraph.passes.matmul_to_mul import MatmulToMul
-    from minigraph.passes.mean_of_all import MeanOfAll
-    from minigraph.passes.merge_column_sums import MergeColumnSums
-    from minigraph.passes.merge_elementwise import MergeElementwise
-    from minigraph.passes.merge_exchanges import MergeExchanges
-    from minigraph.passes.merge_matmuls import MergeMatmuls
-    from minigraph.passes.merge_products import MergeProducts
-    from minigraph.passes.merge_updates import MergeUpdates
-    from minigraph.passes.move_factors import MoveFactors
-    from minigraph.passes.move_joins import MoveJoins
-    from minigraph.passes.multiply_powers import MultiplyPowers
-    from minigraph.passes.name_elements import NameElements
-    from minigraph.passes.number_bounds import NumberBounds
-    from minigraph.passes.order_operands import OrderOperands
-    from minigraph.passes.pad_sequences import PadSequences
-    from minigraph.passes.pick_elements import PickElements
+    from minigraph.passes.canonical.broadcast_expanded import BroadcastExpanded
+    from minigraph.passes.canonical.clean_up import CleanUp
+    from minigraph.passes.canonical.common_subexpressions import ShareCommonSubexpressions
+    from minigraph.passes.canonical.constant_folding import FoldConstants
+    from minigraph.passes.canonical.dead_ops import RemoveDeadOps
+    from minigraph.passes.canonical.join_slices import JoinSlices
+    from minigraph.passes.canonical.matmul_to_mul import MatmulToMul
+    from minigraph.passes.canonical.mean_of_all import MeanOfAll
+    from minigraph.passes.canonical.move_factors import MoveFactors
+    from minigraph.passes.canonical.move_joins import MoveJoins
+    from minigraph.passes.canonical.multiply_powers import MultiplyPowers
+    from minigraph.passes.canonical.order_operands import OrderOperands
+    from minigraph.passes.canonical.pick_elements import PickElements
+    from minigraph.passes.canonical.scale_by_constants import ScaleByConstants
+    from minigraph.passes.canonical.scale_into_matmul import ScaleIntoMatmul
+    from minigraph.passes.canonical.share_gradients import ShareGradients
+    from minigraph.passes.canonical.skip_joins import SkipJoins
+    from minigraph.passes.canonical.slice_rows import SliceRows
+    from minigraph.passes.canonical.split_operands import SplitOperands
+    from minigraph.passes.canonical.split_products import SplitProducts
+    from minigraph.passes.canonical.split_reshaped import SplitReshaped
+    from minigraph.passes.canonical.sum_squares import SumSquares
+    from minigraph.passes.canonical.transpose_into_matmul import TransposeIntoMatmul
+    from minigraph.passes.canonical.transpose_weights import TransposeWeights
+    from minigraph.passes.canonical.turn_transposes import TurnTransposes
+    from minigraph.passes.memory.free_addends import FreeAddends
+    from minigraph.passes.memory.keep_rows import KeepRows
+    from minigraph.passes.memory.recompute import Recompute
+    from minigraph.passes.memory.shrink_in_update import ShrinkInUpdate
+    from minigraph.passes.memory.skip_assigns import SkipAssigns
+    from minigraph.passes.memory.write_where_assigned import WriteWhereAssigned
+    from minigraph.passes.merge.fold_batch_norms import FoldBatchNorms
+    from minigraph.passes.merge.fuse_elementwise import FuseElementwise
+    from minigraph.passes.merge.fuse_mean_loss import FuseMeanLoss
+    from minigraph.passes.merge.fuse_softmax_cross_entropy import FuseSoftmaxCrossEntropy
+    from minigraph.passes.merge.merge_column_sums import MergeColumnSums
+    from minigraph.passes.merge.merge_elementwise import MergeElementwise
+    from minigraph.passes.merge.merge_matmuls import MergeMatmuls
+    from minigraph.passes.merge.merge_products import MergeProducts
+    from minigraph.passes.merge.merge_updates import MergeUpdates
+    from minigraph.passes.merge.transpose_once import TransposeOnce
     from minigraph.passes.pipelines import EXACT, IN_ORDER, LEGALIZE, LOWERING
-    from minigraph.passes.recompute import Recompute
-    from minigraph.passes.scale_by_constants import ScaleByConstants
-    from minigraph.passes.scale_into_matmul import ScaleIntoMatmul
-    from minigraph.passes.shard_state import ShardOptimizerState
-    from minigraph.passes.shards import ShardBatch
-    from minigraph.passes.share_gradients import ShareGradients
-    from minigraph.passes.shrink_in_update import ShrinkInUpdate
-    from minigraph.passes.skip_assigns import SkipAssigns
-    from minigraph.passes.skip_joins import SkipJoins
-    from minigraph.passes.slice_rows import SliceRows
-    from minigraph.passes.split_operands import SplitOperands
-    from minigraph.passes.split_products import SplitProducts
-    from minigraph.passes.split_reshaped import SplitReshaped
-    from minigraph.passes.sum_squares import SumSquares
-    from minigraph.passes.sync_batch_norm import SyncBatchNorm
-    from minigraph.passes.transpose_into_matmul import TransposeIntoMatmul
-    from minigraph.passes.transpose_once import TransposeOnce
-    from minigraph.passes.transpose_weights import TransposeWeights
-    from minigraph.passes.turn_transposes import TurnTransposes
-    from minigraph.passes.unroll_loops import UnrollLoops
-    from minigraph.passes.unroll_recurrent import UnrollRecurrent
-    from minigraph.passes.weighted_means import WeightMeans
-    from minigraph.passes.write_out_gates import WriteOutGates
-    from minigraph.passes.write_out_units import WriteOutUnits
-    from minigraph.passes.write_where_assigned import WriteWhereAssigned
+    from minigraph.passes.ranks.collective import GradAllReduce, LocalSGD
+    from minigraph.passes.ranks.merge_exchanges import MergeExchanges
+    from minigraph.passes.ranks.shard_state import ShardOptimizerState
+    from minigraph.passes.ranks.shards import ShardBatch
+    from minigraph.passes.ranks.sync_batch_norm import SyncBatchNorm
+    from minigraph.passes.ranks.weighted_means import WeightMeans
+    from minigraph.passes.recognize.find_cross_entropy import FindCrossEntropy
+    from minigraph.passes.recognize.find_global_norm import FindGlobalNorm
+    from minigraph.passes.recognize.find_gradient_descent import FindGradientDescent
+    from minigraph.passes.recognize.find_momentum import FindMomentum
+    from minigraph.passes.recognize.find_normalizations import FindNormalizations
+    from minigraph.passes.recognize.fuse_global_norm import FuseGlobalNorm
+    from minigraph.passes.recognize.group_convolutions import GroupConvolutions
+    from minigraph.passes.sequences.pad_sequences import PadSequences
+    from minigraph.passes.unroll.name_elements import NameElements
+    from minigraph.passes.unroll.number_bounds import NumberBounds
+    from minigraph.passes.unroll.unroll_loops import UnrollLoops
+    from minigraph.passes.unroll.unroll_recurrent import UnrollRecurrent
+    from minigraph.passes.unroll.write_out_gates import WriteOutGates
+    from minigraph.passes.unroll.write_out_units import WriteOutUnits
 
 __all__ = [
     "EXACT",
@@ -147,13 +147,13 @@ __all__ = [
 ]
 
 _OTHERS = {
-    **dict.fromkeys(("GradAllReduce", "LocalSGD"), "minigraph.passes.collective"),
-    "PadSequences": "minigraph.passes.pad_sequences",
-    "Recompute": "minigraph.passes.recompute",
-    "ShardBatch": "minigraph.passes.shards",
-    "ShardOptimizerState": "minigraph.passes.shard_state",
-    "SyncBatchNorm": "minigraph.passes.sync_batch_norm",
-    "WeightMeans": "minigraph.passes.weighted_means",
+    **dict.fromkeys(("GradAllReduce", "LocalSGD"), "minigraph.passes.ranks.collective"),
+    "PadSequences": "minigraph.passes.sequences.pad_sequences",
+    "Recompute": "minigraph.passes.memory.recompute",
+    "ShardBatch": "minigraph.passes.ranks.shards",
+    "ShardOptimizerState": "minigraph.passes.ranks.shard_state",
+    "SyncBatchNorm": "minigraph.passes.ranks.sync_batch_norm",
+    "WeightMeans": "minigraph.passes.ranks.weighted_means",
 }
 """Passes that no executor applies, and their modules."""
 

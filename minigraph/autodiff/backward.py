@@ -100,7 +100,7 @@ def append_backward(
         pass_.seed(loss.name, seed.name)
         pass_.run([loss], None)
         if checkpoints is not None:
-            from minigraph.passes.recompute import recompute  # late: few programs have checkpoints
+            from minigraph.passes.memory.recompute import recompute  # late: few programs have checkpoints
 
             recompute(program, checkpoints)
         return pass_.params_grads(params)

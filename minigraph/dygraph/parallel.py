@@ -208,7 +208,7 @@ class _Watch:
         if self._draws_of is None:
             return
         drawing, self._draws_of.drawing, self._draws_of = self._draws_of.drawing or [], None, None
-        from minigraph.passes.own_draws import draws_of_rank, said_of  # late: nothing else here needs passes
+        from minigraph.passes.ranks.own_draws import draws_of_rank, said_of  # late: nothing else here needs passes
 
         said = said_of(list(filter(draws_of_rank, drawing)), hint=_NO_HINT)
         if said is not None:

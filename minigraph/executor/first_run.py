@@ -76,7 +76,7 @@ def _summed(program: Program) -> Iterator[str]:
 
 def _state_of_updates(program: Program) -> set[str]:
     """Names of the state, the same on every rank, that updates and schedules of learning rates read."""
-    from minigraph.passes.shard_state import sharded_state  # late: a run of one rank shares no state
+    from minigraph.passes.ranks.shard_state import sharded_state  # late: a run of one rank shares no state
 
     block = program.global_block()
     read = {name for op in block.ops if _is_of_updates(op) for name in op.input_arg_names}

@@ -40,9 +40,9 @@ class Exchange(NamedTuple):
     def apply(self, program: Program, ranks: int) -> None:
         """Let a program exchange statistics, if wanted, and if it is trained sum its gradients over the ranks."""
         # Late imports: few programs run on ranks.
-        from minigraph.passes.collective import GradAllReduce, feed_gradients_of_losses
-        from minigraph.passes.own_draws import describe_draws
-        from minigraph.passes.sync_batch_norm import SyncBatchNorm
+        from minigraph.passes.ranks.collective import GradAllReduce, feed_gradients_of_losses
+        from minigraph.passes.ranks.own_draws import describe_draws
+        from minigraph.passes.ranks.sync_batch_norm import SyncBatchNorm
 
         if self.sync_batch_norm and ranks > 1:
             SyncBatchNorm().apply(program)
@@ -185,7 +185,7 @@ class Trainer(_Rewritten):
 
 def _broadcast(program: Program, scope: Scope) -> Program:
     """A program that gives the values that `program` keeps in the scope those of rank 0."""
-    from minigraph.passes.collective import broadcast
+    from minigraph.passes.ranks.collective import broadcast
 
     found = Program()
     for name, var in sorted(program.global_block().vars.items()):

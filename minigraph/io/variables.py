@@ -27,7 +27,7 @@ from minigraph.io.marks import Mark, Reading, folder_mark
 from minigraph.io.tensors import Tensor, read_tensors, tensor_chunks
 from minigraph.ir import Parameter, Program, Variable, VarKind
 from minigraph.ir.default_programs import default_main_program
-from minigraph.passes.shard_state import Sharded, sharded_state
+from minigraph.passes.ranks.shard_state import Sharded, sharded_state
 from minigraph.runtime.place import Place
 from minigraph.runtime.scope import global_scope
 from minigraph.runtime.scope_variable import LoDTensor

@@ -9,7 +9,7 @@ from minigraph.ir import Operator, Program
 from minigraph.ir.dataflow import backward_slice
 from minigraph.ir.effects import reachable_blocks
 from minigraph.opdef import definition_of
-from minigraph.passes.fuse_global_norm import fuse_global_norms
+from minigraph.passes.recognize.fuse_global_norm import fuse_global_norms
 from minigraph.passes.rewriting import outputs_in_use
 
 

@@ -81,6 +81,6 @@ class RecomputeOptimizer(WrappedOptimizer):
                 "RecomputeOptimizer has no checkpoints",
                 hint="Call _set_checkpoints([...]) with variables of the forward pass first.",
             )  # fmt: skip
-        from minigraph.passes.recompute import recompute  # late: few programs have checkpoints
+        from minigraph.passes.memory.recompute import recompute  # late: few programs have checkpoints
 
         recompute(program, self._checkpoints)

@@ -12,14 +12,14 @@ from minigraph.parallel.losses import describe_mixed_samples
 from minigraph.parallel.machine import warn_of_threads
 from minigraph.parallel.statistics import describe_statistics, of_own_samples
 from minigraph.parallel.verifying import verify
-from minigraph.passes.collective import GradAllReduce, broadcast_parameters
-from minigraph.passes.own_draws import describe_draws
-from minigraph.passes.shard_draws import count_steps
-from minigraph.passes.shard_state import ShardOptimizerState, shard_startup
-from minigraph.passes.shard_statistics import average_statistics
-from minigraph.passes.shards import ShardBatch
-from minigraph.passes.sync_batch_norm import SyncBatchNorm
-from minigraph.passes.weighted_means import WeightMeans, fixed_batch, means_of_loss
+from minigraph.passes.ranks.collective import GradAllReduce, broadcast_parameters
+from minigraph.passes.ranks.own_draws import describe_draws
+from minigraph.passes.ranks.shard_draws import count_steps
+from minigraph.passes.ranks.shard_state import ShardOptimizerState, shard_startup
+from minigraph.passes.ranks.shard_statistics import average_statistics
+from minigraph.passes.ranks.shards import ShardBatch
+from minigraph.passes.ranks.sync_batch_norm import SyncBatchNorm
+from minigraph.passes.ranks.weighted_means import WeightMeans, fixed_batch, means_of_loss
 from minigraph.support.public import public
 
 

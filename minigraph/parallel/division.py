@@ -11,7 +11,7 @@ from minigraph.ir import Operator, Program, Role
 from minigraph.ir.dataflow import is_persistable
 from minigraph.opdef import EMPTY, is_update
 from minigraph.parallel.wrong import every_op, wrong
-from minigraph.passes.shard_statistics import state_between_runs
+from minigraph.passes.ranks.shard_statistics import state_between_runs
 
 _LAW = "a gradient is the mean over the ranks"
 _OF_LOSS, _INSIDE, _OF_PARAMETER, _MERGED = range(4)

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from minigraph.ir import Block, Operator, Program, Role
 from minigraph.opdef import EMPTY, SUB_BLOCK
 from minigraph.parallel.mixing import joins_rows, mixes_rows
-from minigraph.passes.weighted_means import Samples
+from minigraph.passes.ranks.weighted_means import Samples
 from minigraph.types import DType
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 
 from minigraph.ir import Operator
-from minigraph.passes.weighted_means import Samples
+from minigraph.passes.ranks.weighted_means import Samples
 
 _ALONG_AXIS = frozenset({
     "softmax", "log_softmax", "cumsum", "norm", "p_norm", "argsort", "arg_max", "arg_min",

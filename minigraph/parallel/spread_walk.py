@@ -10,8 +10,8 @@ from minigraph.ir.effects import unchanged_names
 from minigraph.opdef import EMPTY, GRAD_SUFFIX, is_update
 from minigraph.parallel.spreads import LOCAL, PARTIAL, SHARD, SUM_GRADIENTS, R, Spread, Spreads
 from minigraph.parallel.wrong import every_op, wrong
-from minigraph.passes.collective import SNAPSHOT
-from minigraph.passes.shard_state import UPDATES_OF_PARTS, state_of
+from minigraph.passes.ranks.collective import SNAPSHOT
+from minigraph.passes.ranks.shard_state import UPDATES_OF_PARTS, state_of
 
 _NO_SUMS = {"c_allreduce_max": "maximum", "c_allreduce_min": "minimum", "c_allreduce_prod": "product"}
 """Names of the reductions that are no sums."""

@@ -8,10 +8,10 @@ from collections.abc import Iterable
 from minigraph.ir import Operator, Program, Role
 from minigraph.opdef import EMPTY, GRAD_SUFFIX
 from minigraph.parallel.wrong import every_op, wrong
+from minigraph.passes.ranks.shard_draws import has_fixed_seed
+from minigraph.passes.ranks.shard_state import sharded_state
+from minigraph.passes.ranks.weighted_means import fixed_batch
 from minigraph.passes.rewriting import draws
-from minigraph.passes.shard_draws import has_fixed_seed
-from minigraph.passes.shard_state import sharded_state
-from minigraph.passes.weighted_means import fixed_batch
 
 
 class Spread(enum.Enum):

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from minigraph.ir import Operator, Program, Role
 from minigraph.ir.effects import unchanged_names
-from minigraph.passes.shard_draws import keeps_seed
-from minigraph.passes.shard_statistics import state_between_runs
-from minigraph.passes.weighted_means import Samples
+from minigraph.passes.ranks.shard_draws import keeps_seed
+from minigraph.passes.ranks.shard_statistics import state_between_runs
+from minigraph.passes.ranks.weighted_means import Samples
 
 
 def describe_statistics(statistics: Iterable[tuple[Operator, Sequence[str]]], exact: bool = False) -> list[str]:

@@ -8,7 +8,7 @@ from minigraph import unique_name
 from minigraph.errors import ProgramError
 from minigraph.ir import Program, Role
 from minigraph.ir.default_programs import default_main_program, default_startup_program
-from minigraph.passes import collective as passes
+from minigraph.passes.ranks import collective as passes
 from minigraph.support.public import public
 from minigraph.types import VarKind
 

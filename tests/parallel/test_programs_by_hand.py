@@ -11,7 +11,7 @@ from minigraph.contrib import mixed_precision
 from minigraph.errors import VerifyError
 from minigraph.parallel import DataParallel
 from minigraph.passes import LocalSGD
-from minigraph.passes.collective import broadcast_parameters
+from minigraph.passes.ranks.collective import broadcast_parameters
 
 ROWS, STEPS = 8, 3
 _RNG = np.random.default_rng(3)

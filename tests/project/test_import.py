@@ -11,16 +11,17 @@ LATE = {
     "minigraph.clip.pipeline", "minigraph.comparison", "minigraph.dataset", "minigraph.dygraph",
     "minigraph.executor.checking", "minigraph.io", "minigraph.kernels.cuda.all_kernels",
     "minigraph.kernels.jit.all_offers", "minigraph.kernels.sequence_rows", "minigraph.lowering.native_segments",
-    "minigraph.nets", "minigraph.nn", "minigraph.passes.collective", "minigraph.passes.pad_sequences",
-    "minigraph.passes.recompute", "minigraph.passes.rules.reasons", "minigraph.passes.shard_state",
-    "minigraph.passes.shards", "minigraph.passes.weighted_means", "minigraph.reader", "minigraph.rewrite",
+    "minigraph.nets", "minigraph.nn", "minigraph.passes.ranks.collective", "minigraph.passes.sequences.pad_sequences",
+    "minigraph.passes.memory.recompute", "minigraph.passes.rules.reasons", "minigraph.passes.ranks.shard_state",
+    "minigraph.passes.ranks.shards", "minigraph.passes.ranks.weighted_means", "minigraph.reader", "minigraph.rewrite",
     "difflib", "hashlib", "html", "importlib.resources", "json", "pathlib", "tempfile", "cupy", "matplotlib",
     "networkx", "numba", "rich",
 }  # fmt: skip
 
 RUNS = {
     "minigraph.executor.plan", "minigraph.kernels.activation", "minigraph.kernels.merged_updates",
-    "minigraph.lowering.steps", "minigraph.passes.clean_up", "minigraph.passes.pipelines", "minigraph.passes.rules",
+    "minigraph.lowering.steps", "minigraph.passes.canonical.clean_up", "minigraph.passes.pipelines",
+    "minigraph.passes.rules",
 }  # fmt: skip
 """What a program that is only built does not use."""
 

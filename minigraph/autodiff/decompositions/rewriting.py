@@ -11,7 +11,7 @@ from minigraph.autodiff.overwritten import Overwritten, is_copy
 from minigraph.errors import OpError, ProgramError
 from minigraph.ir import Block, Operator, Role, Variable
 from minigraph.opdef import EMPTY
-from minigraph.passes.fuse_global_norm import FuseGlobalNorm
+from minigraph.passes.recognize.fuse_global_norm import FuseGlobalNorm
 from minigraph.types import DType, product
 
 Rule = Callable[["Rewriting"], Mapping[str, Any]]

@@ -19,7 +19,7 @@ from minigraph.ir import Block, Parameter, Program, Variable, VarKind
 from minigraph.ir.default_programs import program_guard
 from minigraph.layers.io import fluid_data as data
 from minigraph.opdef import SUB_BLOCK, OpDef, definition_of
-from minigraph.passes.collective import GradAllReduce
+from minigraph.passes.ranks.collective import GradAllReduce
 from minigraph.rewrite.cases import fetchable
 from minigraph.rewrite.random_programs.arrays import Drawn, is_accepted
 from minigraph.rewrite.random_programs.attributes import AttrValues

@@ -25,8 +25,8 @@ from minigraph.ir import Operator, Program, Variable
 from minigraph.ir.default_programs import default_startup_program
 from minigraph.optimizer import RecomputeOptimizer
 from minigraph.optimizer.state import Parameters
-from minigraph.passes.collective import broadcast_parameters
-from minigraph.passes.sync_batch_norm import SyncBatchNorm
+from minigraph.passes.ranks.collective import broadcast_parameters
+from minigraph.passes.ranks.sync_batch_norm import SyncBatchNorm
 from minigraph.support.communicator import current
 from minigraph.support.public import public, refuse_unknown_names
 from minigraph.transpiler import collective

@@ -8,8 +8,8 @@ from contextlib import suppress
 from minigraph.errors import MinigraphError
 from minigraph.ir import Operator, Program, Variable
 from minigraph.passes.base import Pass
-from minigraph.passes.known_numbers import KnownNumbers
 from minigraph.passes.rewriting import insert_for
+from minigraph.passes.unroll.known_numbers import KnownNumbers
 
 _BOUNDS = ("starts", "ends", "strides")
 _TYPES = ("slice", "slice_grad", "strided_slice", "strided_slice_grad")

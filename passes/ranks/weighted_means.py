@@ -13,8 +13,8 @@ from typing import Any
 from minigraph.ir import Block, Operator, Program, Role
 from minigraph.opdef import EMPTY, GRAD_SUFFIX, SUB_BLOCK
 from minigraph.passes.base import Pass
+from minigraph.passes.ranks.shard_blocks import ops_inside
 from minigraph.passes.rewriting import insert_for, is_random, open_axes
-from minigraph.passes.shard_blocks import ops_inside
 
 
 @dataclass(frozen=True)

@@ -11,9 +11,9 @@ from minigraph.ir import Block, Operator, Program, VarKind
 from minigraph.ir.operator import renamed
 from minigraph.opdef import EMPTY, GRAD_SUFFIX, SUB_BLOCK
 from minigraph.passes.base import Pass
-from minigraph.passes.dead_ops import remove_dead
-from minigraph.passes.known_numbers import KnownNumbers
+from minigraph.passes.canonical.dead_ops import remove_dead
 from minigraph.passes.rewriting import insert_for, redirect
+from minigraph.passes.unroll.known_numbers import KnownNumbers
 from minigraph.passes.values import Values
 from minigraph.runtime.control_flow import BlockCall, call_of
 from minigraph.runtime.control_flow.repeated import While, WhileGrad

@@ -13,7 +13,7 @@ from minigraph import unique_name
 from minigraph.ir import Operator, Program, VarKind
 from minigraph.opdef import EMPTY
 from minigraph.passes.base import Pass
-from minigraph.passes.dead_ops import remove_dead
+from minigraph.passes.canonical.dead_ops import remove_dead
 from minigraph.passes.rewriting import insert_for
 from minigraph.passes.values import Value, Values
 from minigraph.types import DType, TensorType

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from minigraph.ir import Variable
-from minigraph.passes.padded import FAR, Padded, PaddedOp
-from minigraph.passes.padded_networks import gru, lstm
+from minigraph.passes.sequences.padded import FAR, Padded, PaddedOp
+from minigraph.passes.sequences.padded_networks import gru, lstm
 from minigraph.types import DType
 
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from minigraph.ir import Block, Operator, Program, Variable
 from minigraph.opdef import SUB_BLOCK
+from minigraph.passes.ranks.shard_blocks import ops_inside
 from minigraph.passes.rewriting import draws
-from minigraph.passes.shard_blocks import ops_inside
 from minigraph.types import DType
 
 STEP = "@SHARD_STEP@"

@@ -13,7 +13,7 @@ from minigraph.errors import MinigraphError
 from minigraph.ir import Operator, Program
 from minigraph.ops.tensor import VALUES_OF
 from minigraph.passes.base import Pass
-from minigraph.passes.dead_ops import remove_dead
+from minigraph.passes.canonical.dead_ops import remove_dead
 from minigraph.passes.rewriting import insert_for, is_random
 from minigraph.passes.values import Value, Values
 from minigraph.runtime.evaluate import evaluate

@@ -7,7 +7,7 @@ from typing import Any
 
 from minigraph.ir import Block, Variable, VarKind
 from minigraph.ir.effects import outer_names
-from minigraph.passes.padded import PaddedOp
+from minigraph.passes.sequences.padded import PaddedOp
 
 _NUMBERS = ("identity", "sigmoid", "tanh", "relu")
 """Activations by the numbers that ``gru_unit`` has for them."""

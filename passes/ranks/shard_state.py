@@ -12,8 +12,8 @@ from minigraph.ir import Block, Operator, Program, Role
 from minigraph.opdef import EMPTY, is_update
 from minigraph.ops.merged_updates import MERGED, own_slots
 from minigraph.passes.base import Pass
-from minigraph.passes.fuse_global_norm import fuse_in_place
-from minigraph.passes.part_reductions import Reductions, is_to_one_number
+from minigraph.passes.ranks.part_reductions import Reductions, is_to_one_number
+from minigraph.passes.recognize.fuse_global_norm import fuse_in_place
 from minigraph.passes.rewriting import completed_pairs, insert_for
 from minigraph.support.parts import Division
 from minigraph.types import TensorType

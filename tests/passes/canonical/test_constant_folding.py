@@ -9,7 +9,7 @@ from pass_laws import assert_linear, assert_same_bits, keeps_the_bits, op_lines,
 
 import minigraph as fluid
 from minigraph.passes import LEGALIZE, FoldConstants
-from minigraph.passes.constant_folding import _constant
+from minigraph.passes.canonical.constant_folding import _constant
 from minigraph.runtime.evaluate import evaluate
 from minigraph.runtime.place import CPUPlace
 

@@ -15,8 +15,8 @@ from minigraph.kernels.formulas import TYPES
 from minigraph.opdef import EMPTY
 from minigraph.ops.merged_elementwise import LISTS, RESULTS, SHARED, TYPE
 from minigraph.passes.base import Pass
-from minigraph.passes.dead_ops import remove_dead
-from minigraph.passes.fuse_elementwise import call_in_group, is_plain
+from minigraph.passes.canonical.dead_ops import remove_dead
+from minigraph.passes.merge.fuse_elementwise import call_in_group, is_plain
 from minigraph.passes.rewriting import insert_for
 from minigraph.passes.values import Value, Values
 from minigraph.support.fused_calls import FusedCall

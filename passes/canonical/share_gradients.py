@@ -10,8 +10,8 @@ from minigraph.ir import Operator, Program
 from minigraph.opdef import EMPTY
 from minigraph.opdef.gradient_context import GRAD_SUFFIX
 from minigraph.passes.base import Pass
-from minigraph.passes.common_subexpressions import has_twins, share_equal
-from minigraph.passes.dead_ops import remove_dead
+from minigraph.passes.canonical.common_subexpressions import has_twins, share_equal
+from minigraph.passes.canonical.dead_ops import remove_dead
 from minigraph.passes.rewriting import is_random
 from minigraph.passes.values import Use, Value, Values
 

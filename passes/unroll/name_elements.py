@@ -9,9 +9,9 @@ from minigraph import unique_name
 from minigraph.ir import Block, Operator, Program, VarKind
 from minigraph.opdef import EMPTY
 from minigraph.passes.base import Pass
-from minigraph.passes.dead_ops import remove_dead
-from minigraph.passes.known_numbers import KnownNumbers
+from minigraph.passes.canonical.dead_ops import remove_dead
 from minigraph.passes.rewriting import insert_for
+from minigraph.passes.unroll.known_numbers import KnownNumbers
 from minigraph.types import DType
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from minigraph.ir import Operator, Program
+from minigraph.passes.ranks.shard_draws import drawing_ops, has_fixed_seed
+from minigraph.passes.ranks.weighted_means import Samples, ops_of_loss
 from minigraph.passes.rewriting import draws, open_axes
-from minigraph.passes.shard_draws import drawing_ops, has_fixed_seed
-from minigraph.passes.weighted_means import Samples, ops_of_loss
 
 _HINT = "say parallel.DataParallel(..., exact=True), where they depend on step and shard, not on the number of ranks"
 

@@ -8,7 +8,8 @@ from sampled import DETERMINISTIC, each, with_gradients
 import minigraph as fluid
 from minigraph import layers
 from minigraph.executor.interpreter import Interpreter
-from minigraph.passes import CleanUp, Pipeline, RemoveDeadOps, clean_up
+from minigraph.passes import CleanUp, Pipeline, RemoveDeadOps
+from minigraph.passes.canonical import clean_up
 
 test_training, test_overwriting = keeps_the_bits(CleanUp())
 

@@ -7,8 +7,8 @@ from itertools import product
 from math import prod
 from typing import Any, ClassVar
 
+from minigraph.passes.canonical.scale_by_constants import POWERS_OF_NUMBERS, QUOTIENTS_OF_NUMBERS
 from minigraph.passes.rules import Match, Rule, Rules, attr, gradient_of, op, rule, with_gradients
-from minigraph.passes.scale_by_constants import POWERS_OF_NUMBERS, QUOTIENTS_OF_NUMBERS
 from minigraph.types import DType
 
 

@@ -13,9 +13,8 @@ from minigraph.ir import Block, Operator, Program, Role, Variable, VarKind
 from minigraph.ir.effects import unchanged_names
 from minigraph.opdef import EMPTY, SUB_BLOCK
 from minigraph.passes.base import Pass
-from minigraph.passes.rewriting import completed_pairs, open_axes
-from minigraph.passes.shard_blocks import BlockCopies, ops_inside
-from minigraph.passes.shard_draws import (
+from minigraph.passes.ranks.shard_blocks import BlockCopies, ops_inside
+from minigraph.passes.ranks.shard_draws import (
     STEP,
     append_count,
     drawing_ops,
@@ -26,8 +25,9 @@ from minigraph.passes.shard_draws import (
     keeps_seed,
     seed_of,
 )
-from minigraph.passes.shard_statistics import state_between_runs
-from minigraph.passes.unroll_recurrent import UnrollRecurrent
+from minigraph.passes.ranks.shard_statistics import state_between_runs
+from minigraph.passes.rewriting import completed_pairs, open_axes
+from minigraph.passes.unroll.unroll_recurrent import UnrollRecurrent
 from minigraph.support.communicator import tree
 from minigraph.types import DType
 
@@ -48,7 +48,7 @@ class ShardBatch(Pass):
     What is drawn outside of the forward pass, such as noise for gradients, is the same for all. An operator with a seed
     of its own draws the same in every step, as it does in the given program: other numbers for each shard if it reads
     samples, and else the same for all. The startup program must hold the number of steps, as `count_steps` of
-    ``minigraph.passes.shard_draws`` has it.
+    ``minigraph.passes.ranks.shard_draws`` has it.
 
     A ``batch_norm`` normalizes each shard by its own statistics. Its running statistics become the mean of those that
     the shards make of them, added up by the tree; `average_statistics` takes it over the ranks.

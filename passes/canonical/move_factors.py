@@ -8,8 +8,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from minigraph.ir import Block, Operator, Program
+from minigraph.passes.canonical.scale_by_constants import is_ordinary
 from minigraph.passes.rules import Match, Rule, Rules, attr, op, rule, with_gradients
-from minigraph.passes.scale_by_constants import is_ordinary
 from minigraph.types import DType
 
 _REDUCTIONS = ("mean", "reduce_mean", "reduce_sum")

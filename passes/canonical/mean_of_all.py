@@ -8,7 +8,7 @@ from math import isclose, prod
 from typing import Any, ClassVar
 
 from minigraph.ir import Program
-from minigraph.passes.move_factors import MoveFactors, has_multiples
+from minigraph.passes.canonical.move_factors import MoveFactors, has_multiples
 from minigraph.passes.rules import Match, Rule, Rules, attr, op, rule, with_gradients
 from minigraph.support.window_rules import spatial_dims
 from minigraph.types import DType

@@ -10,8 +10,8 @@ from typing import ClassVar
 from minigraph.errors import ProgramError
 from minigraph.ir import Block, Operator, Program, Variable
 from minigraph.passes.base import Pass
-from minigraph.passes.padded import Padded, PaddedOp
-from minigraph.passes.padded_forms import FORMS
+from minigraph.passes.sequences.padded import Padded, PaddedOp
+from minigraph.passes.sequences.padded_forms import FORMS
 
 _BY_ROWS = frozenset({
     "abs", "acos", "asin", "atan", "brelu", "cast", "ceil", "concat", "cos", "cross_entropy", "cross_entropy2",
