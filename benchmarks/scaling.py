@@ -36,7 +36,7 @@ def tree(network, ranks, size):
 
 
 def overlapped(time, share, behind, latency):
-    """What is left of an exchange whose first `share` goes on while `behind` seconds of the backward pass are left."""
+    """Seconds that an exchange adds if its first `share` overlaps the last `behind` seconds of the backward pass."""
     return time - min(share * time, behind) + latency
 
 

@@ -48,7 +48,7 @@ def of_own_samples(program: Program) -> Iterator[tuple[Operator, list[str]]]:
     block = program.global_block()
     samples, state = Samples(block), state_between_runs(block)
     last = {name: op for op in samples.ops for name in op.output_arg_names}
-    # What a run finds is what the run before has kept: if that is of a rank's own samples, it is named there.
+    # A run finds the state that the last run has kept; if that is of a rank's own samples, it is named there.
     exchanged = set(state)
     for op in samples.ops:
         of_samples = [name for name in op.input_arg_names if samples.knows(name)]

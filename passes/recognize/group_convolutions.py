@@ -202,7 +202,7 @@ def _append_gradient(backward: _Backward, x: Names, filters: Sequence[str], attr
 
 
 def _made(gradients: Sequence[Operator], slot: str) -> list[str]:
-    """The results in a slot, with new names for those that are not made; none if no gradient makes one."""
+    """The results in a slot, with new names for missing ones; empty if all are missing."""
     names = [op.outputs.get(slot, (EMPTY,))[0] for op in gradients]
     if set(names) == {EMPTY}:
         return []

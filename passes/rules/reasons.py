@@ -44,7 +44,7 @@ _HINTS = {
     "which is persistable": "Return the value from the pattern: later runs read it.",
     " reads": "Return the value from the pattern, or let its operator stay: rewrite.marked(value, shared=True).",
 }
-"""What to do about a result of which there is more to say than that it is made."""
+"""Advice about results, by the reason that they do not match."""
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ class WhyNot:
 
     @property
     def hint(self) -> str:
-        """What to do so that the rule matches; empty where that depends on what it is for."""
+        """Advice how to make the rule match; empty where that depends on its purpose."""
         if self.op is None:
             return ""
         if self.slot == "type":

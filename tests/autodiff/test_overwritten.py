@@ -33,7 +33,7 @@ def recorded():
 
 
 def both(program, startup, fetch, starts=STARTS):
-    """What the interpreter gives, which an executor must give too."""
+    """Results of the interpreter, which an executor must give too."""
     verify(program)
     planned, stepwise = (run(fluid, each(), program, startup, fetch, starts) for each in (fluid.Executor, Interpreter))
     for a, b in zip(planned, stepwise, strict=True):

@@ -67,7 +67,7 @@ class _Drawn:
 
     @cached_property
     def expected(self):
-        """What the interpreter gives."""
+        """Results of the interpreter."""
         return self.results(Interpreter())
 
     @cached_property
@@ -78,7 +78,7 @@ class _Drawn:
         return _rewritten_for(self.program, types_of(self._feed), self.fetch, rewrites, fuse_norms=False)[0]
 
     def results_with(self, passes):
-        """What an executor gives with `passes`, None if it runs the same program without them."""
+        """Results of an executor with `passes`, None if it runs the same program without them."""
         rewrites = pipeline(*passes)
         if passes and self._rewritten(rewrites).equals(self._plain):
             return None

@@ -105,7 +105,7 @@ class Built(OneOp):
 
     @cached_property
     def first_results(self):
-        """What the first run of `executor` gives, random numbers with the seed 5."""
+        """Results of the first run of `executor`, random numbers with the seed 5."""
         self.executor._rng = np.random.default_rng(5)
         return super().run()
 

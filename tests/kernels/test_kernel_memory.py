@@ -158,7 +158,7 @@ def results_of(call, returned):
 
 
 def faults(call, xp, inputs, function, takes_out, times):
-    """What is wrong with the arrays that one of the functions for a call returns, called once or twice."""
+    """A fault of the arrays that one of the functions for a call returns, called once or twice."""
     first, *again = (results_of(call, function(*inputs)) for _ in range(times))
     for slot, i, var, array in first:
         inferred = call.op.block.vars[var].tensor_type
