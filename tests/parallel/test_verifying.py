@@ -11,6 +11,7 @@ from minigraph.ir import Role
 from minigraph.layers.branches import ConditionalBlock
 from minigraph.parallel import DataParallel
 from minigraph.passes import GradAllReduce, ShardOptimizerState, SyncBatchNorm
+from minigraph.passes.ranks.collective import feed_gradients_of_losses
 
 RIGHT = {}
 WRONG = {}
@@ -810,7 +811,7 @@ def a_division_of_the_loss_in_place_of_its_gradient():
 @case(RIGHT)
 def a_gradient_that_is_fed():
     main = exchanged(training())
-    fluid.passes.collective.feed_gradients_of_losses(main)
+    feed_gradients_of_losses(main)
     return main
 
 
