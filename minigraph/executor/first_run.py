@@ -11,7 +11,6 @@ import numpy as np
 from minigraph.errors import warn
 from minigraph.ir import Operator, Program, Role
 from minigraph.opdef import SUB_BLOCK, is_update
-from minigraph.passes.rewriting import completed_pairs
 from minigraph.runtime.scope import Scope
 from minigraph.support.communicator import Call, Communicator
 
@@ -70,8 +69,11 @@ def _summed(program: Program) -> Iterator[str]:
     sums = {
         name for type in ("c_allreduce_sum", "c_reduce_parts") for op in ops.of_type(type) for name in op.input("X")
     }
-    for op in ops if sums else ():
-        yield from (param for param, grad in completed_pairs(op) if grad in sums)
+    if sums:
+        from minigraph.passes.rewriting import completed_pairs  # late: a program that is only built needs none
+
+        for op in ops:
+            yield from (param for param, grad in completed_pairs(op) if grad in sums)
 
 
 def _state_of_updates(program: Program) -> set[str]:

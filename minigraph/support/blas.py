@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import importlib
 import os
-import platform
 import sys
 import threading
 import warnings
@@ -73,7 +72,7 @@ def core_type_to_set(processor: str, environment: Mapping[str, str]) -> str | No
 
 def read_processor() -> str:
     """``/proc/cpuinfo`` on Linux and x86-64, else the empty string."""
-    if sys.platform != "linux" or platform.machine() != "x86_64":
+    if sys.platform != "linux" or os.uname().machine != "x86_64":
         return ""
     try:
         with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as file:

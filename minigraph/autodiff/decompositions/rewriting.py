@@ -11,7 +11,6 @@ from minigraph.autodiff.overwritten import Overwritten, is_copy
 from minigraph.errors import OpError, ProgramError
 from minigraph.ir import Block, Operator, Role, Variable
 from minigraph.opdef import EMPTY
-from minigraph.passes.recognize.fuse_global_norm import FuseGlobalNorm
 from minigraph.types import DType, product
 
 Rule = Callable[["Rewriting"], Mapping[str, Any]]
@@ -62,6 +61,8 @@ def rewrite(block: Block, ops: Sequence[Operator]) -> None:
                 Rewriting(op, forward).write(RULES[op.type])
             block.remove(op)
     if has_norm:
+        from minigraph.passes.recognize.fuse_global_norm import FuseGlobalNorm  # late: few programs have one
+
         FuseGlobalNorm().apply(block.program)
 
 
