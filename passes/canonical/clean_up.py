@@ -93,7 +93,7 @@ class CleanUp(Pass):
         current, changed = _CurrentValues(program), False
         for op in block.ops:
             changed |= current.read_originals(op)
-            if op.type in _RESHAPES:
+            if op.type in _RESHAPES and op.outputs:
                 changed |= _skip_reshape(op, current)
             current.advance(op, _copies(op, current) if op.type in _MAY_GO else {})
         return changed

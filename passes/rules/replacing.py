@@ -71,17 +71,18 @@ def _exchange(match: Match, fragment: Fragment, returned: list[str], old: list[O
             names[name] = value.name
         elif is_made or not _read_instead(value, values.read(names.get(name, name), place), values):
             copies.append((name, value.name))
-    places = [place] * len(fragment.nodes)
+    nodes = _needed_nodes(match, fragment, returned)
+    places = [place] * len(nodes)
     if match.gradients_place is not None:
         first = fragment.needed_by(returned[:1])
-        places = [place if node.index in first else match.gradients_place for node in fragment.nodes]
-    new = [_new_op(node, names, owner, at, match) for node, at in zip(fragment.nodes, places, strict=True)]
+        places = [place if node.index in first else match.gradients_place for node in nodes]
+    new = [_new_op(node, names, owner, at, match) for node, at in zip(nodes, places, strict=True)]
     for source, target in copies:
         inputs = {"X": (names.get(source, source),)}
         new.append(_operator(definition_of("assign"), inputs, {"Out": (target,)}, {}, owner[target]))
         places.append(place)
     if len(new) > 1:
-        _require_old_values(fragment, new, names, copies)
+        _require_old_values(fragment, nodes, new, names, copies)
     if len(old) == len(new) and all([_is_same(*pair) for pair in zip(old, new, strict=True)]):
         if copies:
             return None
@@ -93,11 +94,25 @@ def _exchange(match: Match, fragment: Fragment, returned: list[str], old: list[O
     return new
 
 
+def _needed_nodes(match: Match, fragment: Fragment, returned: Sequence[str]) -> Sequence[Node]:
+    """Return the operators of the replacement but those that serve only results that the matched ones do not make."""
+    if None not in match.results:
+        return fragment.nodes
+    wanted = [name for name, value in zip(returned, match.results, strict=True) if value is not None]
+    drawn = [chain(*node.outputs.values()) for node in fragment.nodes if is_random(node.definition.type)]
+    needed = fragment.needed_by([*wanted, *chain(*drawn)])
+    return [node for node in fragment.nodes if node.index in needed]
+
+
 def _require_old_values(
-    fragment: Fragment, new: Sequence[Operator], names: dict[str, str], copies: Sequence[tuple[str, str]]
+    fragment: Fragment,
+    nodes: Sequence[Node],
+    new: Sequence[Operator],
+    names: dict[str, str],
+    copies: Sequence[tuple[str, str]],
 ) -> None:
     """Raise if an operator reads a placeholder whose variable an earlier one has written over."""
-    reads = [*(chain(*node.reads.values()) for node in fragment.nodes), *((source,) for source, _ in copies)]
+    reads = [*(chain(*node.reads.values()) for node in nodes), *((source,) for source, _ in copies)]
     written: set[str] = set()
     for op, read in zip(new, reads, strict=True):
         late = next((each for each in read if each in fragment.given and names.get(each, each) in written), None)

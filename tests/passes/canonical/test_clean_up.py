@@ -28,6 +28,18 @@ def test_copies_are_left_out():
     assert op_lines(CleanUp(), text, ["f"]) == ["f = tanh(X=x)"]
 
 
+def test_a_gradient_of_a_reshape_that_writes_nothing_is_left_alone():
+    text = """
+        block 0
+          data x: float32[2, 3]
+          Out=a: float32[6], XShape=s: float32[0, 2, 3] = reshape2(X=x) {shape=[6]}
+          b: float32[6] = assign(X=a)
+          reshape2_grad(XShape=s, Out@GRAD=b)
+          c: float32[6] = tanh(X=b)
+    """
+    assert "c = tanh(X=a)" in op_lines(CleanUp(), text, ["c"])
+
+
 def test_a_reshape_between_shapes_that_are_not_known_is_no_copy():
     text = """
         block 0

@@ -62,11 +62,24 @@ def test_two_steps_are_the_same_up_to_rounding(has_bias, attrs, dtype):
 @pytest.mark.parametrize("wanted", [each for count in range(4) for each in combinations("xhwb", count)], ids="".join)
 def test_some_gradients_are_the_same_up_to_rounding(wanted):
     given = {name: data(name, *shape, dtype="float32") for name, shape in SHAPES.items()}
+    for name, leaf in given.items():
+        leaf.stop_gradient = name not in wanted
     state = unit(*given.values())[2]
     leaves = [given[name] for name in wanted]
     fetch = [state, *(fluid.gradients([layers.mean(layers.tanh(state))], leaves) if leaves else [])]
     assert not any(type.startswith("gru_unit") for type in types_left(fetch))
     assert_close(fetch, fed())
+
+
+def test_no_operators_are_made_for_gradients_that_the_unit_does_not_compute():
+    x, h, w, b = (data(name, *shape, dtype="float32") for name, shape in SHAPES.items())
+    x.stop_gradient = w.stop_gradient = b.stop_gradient = True
+    fluid.gradients([unit(x, h, w, b)[2]], [h])
+    program = fluid.default_main_program()
+    assert WriteOutGates().apply(program)
+    types = [op.type for op in program.global_block().ops]
+    assert types.count("reshape2") == 4
+    assert "reshape2_grad" not in types
 
 
 def test_the_weight_of_many_steps_is_cut_once_and_its_gradient_joined_once():
