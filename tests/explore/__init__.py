@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from importlib import import_module
 
-EXPLORATIONS = ("files", "gradients", "interrupts", "norms", "passes", "programs", "rewrites", "rules")
+EXPLORATIONS = ("files", "gradients", "interrupts", "norms", "passes", "plans", "programs", "rewrites", "rules")
 """Names of the modules."""
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from explore import EXPLORATIONS, case_of, gradients, programs, rewrites, rules
+from explore import EXPLORATIONS, case_of, gradients, plans, programs, rewrites, rules
 from explore.__main__ import explore, main
 from explore.shrinking import smallest
 
@@ -29,6 +29,19 @@ START = time.time_ns() % 10**9 if EXPLORES else 0
 def test_programs_run_as_in_the_interpreter(first):
     for seed in range(START + first, START + first + 20):
         programs.case(seed)
+
+
+@pytest.mark.laws
+def test_programs_with_planted_patterns_run_as_in_the_interpreter():
+    for seed in range(START, START + (20_000 if EXPLORES else 20)):
+        plans.case(seed)
+
+
+def test_a_plan_that_computes_something_else_is_told(monkeypatch):
+    monkeypatch.setattr(plans, "difference", lambda case, executor: next(iter(case.program.roots)))
+    with pytest.raises(AssertionError, match=r" is another.*\n(.*\n)*block 0"):
+        for seed in range(20):
+            plans.case(seed)
 
 
 @pytest.mark.laws
