@@ -60,8 +60,9 @@ if TYPE_CHECKING:  # what a run of a program does not need is imported when it i
     )
 
 # isort: split
-# Modules live on: to look for dead objects among them takes a twentieth of the import.
-_collects = _gc.isenabled()
+# Modules live on: to look for dead objects among them, now and when the process ends, is a sixth of the import. Where
+# many objects are there before, some may be a user's that die later.
+_collects, _few = _gc.isenabled(), len(_gc.get_objects()) < 30_000
 _gc.disable()
 try:
     # For what importing them does: variables get their arithmetic and subscripts, operators and kernels are registered.
@@ -83,6 +84,9 @@ try:
         tensor,
         unique_name,
     )
+
+    if _few:
+        _gc.freeze()
 finally:
     if _collects:
         _gc.enable()

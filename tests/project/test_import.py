@@ -66,6 +66,13 @@ def test_an_import_is_of_few_modules_and_makes_few_definitions():
 
 
 @pytest.mark.slow
+def test_objects_of_an_early_import_alone_are_not_looked_at_again():
+    code = "import gc, minigraph; print(gc.get_freeze_count() > 10_000, gc.isenabled())"
+    assert output_of(code) == ["True", "True"]
+    assert output_of(f"objects = [[] for _ in range(30_000)]; {code}") == ["False", "True"]
+
+
+@pytest.mark.slow
 def test_a_plain_run_imports_none_of_it_either():
     numpys = {"hashlib", "pathlib"}  # which generators of random numbers import
     assert loaded_by(PLAIN_RUN, LATE - numpys) == set()
