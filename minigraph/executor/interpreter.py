@@ -14,7 +14,7 @@ from minigraph.executor.runner import Runner
 from minigraph.ir import Operator, Program
 from minigraph.ir.effects import unchanged_names
 from minigraph.ir.type_inference import blame
-from minigraph.lowering.lengths import carry_lengths
+from minigraph.lowering.lengths import CarriedLevels, carry_lengths
 from minigraph.passes import events
 from minigraph.runtime.evaluate import evaluate
 from minigraph.runtime.scope import Scope
@@ -61,6 +61,18 @@ class Interpreter(Runner):
 
         LEGALIZE.apply(program)
 
+    def _prepared(
+        self, program: Program, feed_names: tuple[str, ...], names: tuple[str, ...]
+    ) -> tuple[Program, CarriedLevels]:
+        """The operators that a run evaluates, and where lengths are; a subclass may keep them for further runs."""
+        from minigraph.lowering.prune import prune  # late, like passes: a program that is only built needs none
+
+        private = prune(program, feed_names, names)
+        levels = carry_lengths(private, feed_names, names)
+        with events.unobserved():  # what a program means is no step of its rewriting
+            self._legalize(private)
+        return private, levels
+
     def _results(self, op: Operator, read: Callable[[str], Any]) -> dict[str, Any]:
         """Compute one operator; a subclass may watch or change what it gives."""
         return evaluate(op, read, self.place, self._rng)
@@ -69,16 +81,11 @@ class Interpreter(Runner):
         self, program: Program, feeds: dict[str, Any], names: tuple[str, ...], scope: Scope, as_arrays: bool
     ) -> tuple[list[Any], dict[str, Any], dict[str, list[Any]]]:
         """Return the fetches, the new values of persistable variables, and their lengths of sequences."""
-        from minigraph.lowering.prune import prune  # late, like passes: a program that is only built needs none
-
         events.runs(program, feeds, scope)
-        private = prune(program, list(feeds), names)
-        levels = carry_lengths(private, feeds, names)
+        private, levels = self._prepared(program, tuple(feeds), names)
         if as_arrays:
             refuse_lengths(names, levels.fetched)
         every = (*names, *chain(*levels.fetched))
-        with events.unobserved():  # what a program means is no step of its rewriting
-            self._legalize(private)
         block = private.global_block()
         values = dict(feeds)
         written = set(feeds)
@@ -93,15 +100,15 @@ class Interpreter(Runner):
                 values[name] = holder.value.copy() if is_here else moved(holder.value, holder.place, self.place)
             return values[name]
 
-        for op in block.ops:
-            try:
-                with np.errstate(all="ignore"):
+        with np.errstate(all="ignore"):
+            for op in block.ops:
+                try:
                     values.update(self._results(op, read))
-            except Exception as error:
-                if is_interrupt(error):
-                    raise
-                raise blame(error, op) from error
-            written.update(set(op.output_arg_names).difference(unchanged_names(op)))
+                except Exception as error:
+                    if is_interrupt(error):
+                        raise
+                    raise blame(error, op) from error
+                written.update(set(op.output_arg_names).difference(unchanged_names(op)))
         # Copies, because kernels may return views.
         results = [None if (value := read(name)) is None else value.copy() for name in every]
         kept = [name for name, var in block.vars.items() if name in written and var.persistable]

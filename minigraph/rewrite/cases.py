@@ -6,15 +6,19 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import cache, cached_property, lru_cache, partial
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from minigraph.errors import ExecutionError, MinigraphError
+from minigraph.executor.feeds import prepare_feed
+from minigraph.executor.fetches import fetch_names, results_of
 from minigraph.executor.interpreter import Interpreter
 from minigraph.ir import Block, Operator, Program, Variable, VarKind
 from minigraph.lowering.lengths import carry_lengths
+from minigraph.opdef import definition_of
 from minigraph.runtime.evaluate import bounded_loops, evaluate, results_in_order
 from minigraph.runtime.place import CPUPlace
 from minigraph.runtime.scope import Scope
@@ -85,6 +89,24 @@ class Case:
         """Results of the program."""
         return self.run()
 
+    @cached_property
+    def computed(self) -> list[dict[str, Any] | None]:
+        """What each operator computes, see `results_by_op`."""
+        return results_by_op(self)
+
+    @cached_property
+    def for_test(self) -> Case:
+        """The clone for a test, which fetches what of the roots is left."""
+        test = clone_for_test(self.program, self.program.version)
+        known = test.global_block().vars
+        feed, state = ({n: value for n, value in each.items() if n in known} for each in (self.feed, self.state))
+        return Case(test, feed, state, self.seed)
+
+    @cached_property
+    def noisy_runs(self) -> list[Results | None]:
+        """Results of the first noisy runs, None for one that fails; `Rounding` adds to them."""
+        return []
+
     def run(self, program: Program | None = None, interpreter: Interpreter | None = None) -> Results:
         """Run the program, or another one on the same arrays; one that exchanges values, as the first of two ranks."""
         program = self.program if program is None else program
@@ -102,10 +124,24 @@ class Case:
         names = list(self.fetched)
         with bounded_loops(MOST_LOOPS), results_in_order():
             fetched = runner.run(program, feed=dict(feed), fetch_list=names, scope=scope, return_numpy=False)
-        found = {name: arrays_of(value) for name, value in zip(names, fetched, strict=True)}
+        found = {
+            name: [value] if type(value) is np.ndarray else arrays_of(value)
+            for name, value in zip(names, fetched, strict=True)
+        }
         for name in scope.local_var_names():
-            found[f"new {name}"] = arrays_of(scope.var(name).get_tensor())
+            held = scope.var(name)
+            is_array = type(held.value) is np.ndarray and not held.lod
+            found[f"new {name}"] = [held.value] if is_array else arrays_of(held.get_tensor())
         return found
+
+
+@lru_cache(maxsize=8)
+def clone_for_test(program: Program, version: int) -> Program:
+    """The clone for a test of this version of a program, which fetches what of the roots is left."""
+    test = program.clone(for_test=True)
+    if program.roots is not None:
+        test.roots = tuple([name for name in program.roots if name in test.global_block().vars])
+    return test
 
 
 def _exchanges(program: Program) -> bool:
@@ -148,7 +184,7 @@ def arrays_of(value: Any) -> list[Array]:
 
 def runs_completely(case: Case) -> bool:
     """Whether every operator of the program runs, those whose results nothing reads among them."""
-    return None not in results_by_op(case)
+    return None not in case.computed
 
 
 def has_declared_shapes(case: Case) -> bool:
@@ -162,7 +198,7 @@ def has_declared_shapes(case: Case) -> bool:
     hidden = _for_gradients(block)  # of which some have no shape that fluid declares
     return all(
         value is None or writers[name] > 1 or name in hidden or _fits(value, block.vars.get(name))
-        for results in results_by_op(case)
+        for results in case.computed
         for name, value in (results or {}).items()
     )
 
@@ -241,14 +277,20 @@ def are_same_bits(one: Array, other: Array) -> bool:
     return np.where(is_nan, 0, one).tobytes() == np.where(is_nan, 0, other).tobytes()
 
 
-def _require_modest(op: Operator, read: Callable[[str], Any]) -> None:
-    """Raise if an operator is asked for a very large result."""
-    slots = set(op.definition.input_slots.keys() & _SIZES)
+@cache
+def _slots_of_sizes(type: str) -> tuple[str, ...]:
+    """Input slots of operators of a type whose numbers decide how many elements a result has."""
+    slots = set(definition_of(type).input_slots.keys() & _SIZES)
     if "OutSize" in slots:
         slots.add("Scale")
-    if op.type == "sequence_mask":  # without a length for all, the largest
+    if type == "sequence_mask":  # without a length for all, the largest
         slots.add("X")
-    for slot in slots:
+    return tuple(sorted(slots))
+
+
+def _require_modest(op: Operator, read: Callable[[str], Any]) -> None:
+    """Raise if an operator is asked for a very large result."""
+    for slot in _slots_of_sizes(op.type):
         numbers = [np.abs(np.asarray(read(name)).astype("float64").ravel()) for name in op.inputs.get(slot, ())]
         sizes = np.concatenate([np.ones(1), *numbers])
         if not (sizes <= _MOST_SIZE).all() or np.maximum(sizes, 1).prod() > _MOST_ELEMENTS:
@@ -257,8 +299,37 @@ def _require_modest(op: Operator, read: Callable[[str], Any]) -> None:
             )
 
 
+_PREPARED: WeakKeyDictionary[Program, dict[Any, Any]] = WeakKeyDictionary()
+"""What runs of programs evaluate; each program is run on several arrays, and with errors."""
+
+
 class _Bounded(Interpreter):
-    """Evaluate nothing that asks for very large results."""
+    """Evaluate nothing that asks for very large results; arrays are returned as they are."""
+
+    _is_literal = False
+
+    def _prepared(self, program: Program, feed_names: tuple[str, ...], names: tuple[str, ...]) -> Any:
+        known = _PREPARED.setdefault(program, {})
+        key = self._is_literal, program.version, feed_names, names
+        if key not in known:
+            known[key] = super()._prepared(program, feed_names, names)
+        return known[key]
+
+    def _run_fed(
+        self,
+        program: Program,
+        feed: Any,
+        fetch_list: Any,
+        scope: Scope,
+        return_numpy: bool,
+        then: Callable[[], None] | None = None,
+    ) -> list[Any]:
+        names = fetch_names(program, fetch_list)
+        values = self._run(program, prepare_feed(program, feed, self.place, scope), names, scope, then, return_numpy)
+        return [
+            value if type(value) is np.ndarray else results_of([value], self.place, return_numpy, (name,))[0]
+            for name, value in zip(names, values, strict=True)
+        ]
 
     def _results(self, op: Operator, read: Callable[[str], Any]) -> dict[str, Any]:
         _require_modest(op, read)
@@ -267,6 +338,8 @@ class _Bounded(Interpreter):
 
 class Literal(_Bounded):
     """Evaluate single operators as they stand, also those of a global norm, which may overflow."""
+
+    _is_literal = True
 
     def _legalize(self, program: Program) -> None:
         pass
@@ -316,8 +389,6 @@ class Rounding:
     def __init__(self, case: Case, results: Results) -> None:
         self._case = case
         self._results = results
-        self._runs: list[Results] = []
-        self._tries = 0
 
     def difference(self, other: Results) -> str | None:
         """The first name under which `other` differs by more than rounding."""
@@ -351,13 +422,15 @@ class Rounding:
 
     def _first_runs(self, count: int) -> list[Results]:
         """Results of `count` noisy runs. Runs that fail are left out: noise may make an index no whole number."""
-        while self._tries < count:
-            is_ordinary = self._tries < _NOISY_RUNS[0]
-            noisy = _Noisy(self._tries) if is_ordinary else _Noisy(self._tries, _LITTLE_NOISE, _NOISY_SHARE)
-            self._tries += 1
-            with suppress(MinigraphError):
-                self._runs.append(self._case.run(interpreter=noisy))
-        return self._runs
+        runs = self._case.noisy_runs
+        for number in range(len(runs), count):
+            is_ordinary = number < _NOISY_RUNS[0]
+            noisy = _Noisy(number) if is_ordinary else _Noisy(number, _LITTLE_NOISE, _NOISY_SHARE)
+            try:
+                runs.append(self._case.run(interpreter=noisy))
+            except MinigraphError:
+                runs.append(None)
+        return [each for each in runs[:count] if each is not None]
 
 
 def _room(value: Array) -> float:
@@ -371,6 +444,8 @@ def _room(value: Array) -> float:
 def _are_close(one: Array, other: Array) -> bool:
     if one.dtype != other.dtype or one.shape != other.shape:
         return False
+    if one.tobytes() == other.tobytes():
+        return True
     if one.dtype.kind != "f":
         return np.array_equal(one, other)
     return bool(np.allclose(one, other, rtol=0, atol=_room(one), equal_nan=True))

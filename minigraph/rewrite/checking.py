@@ -23,6 +23,7 @@ from minigraph.rewrite.hints import hints_of
 from minigraph.rewrite.laws import (
     SECONDS,
     Broken,
+    Original,
     Subject,
     broken_law,
     other_gradients,
@@ -212,7 +213,7 @@ def _check_one(
             prepare(drawn.program)
     except MinigraphError:
         return None
-    twin, broken = rewritten(subject, drawn.program)
+    twin, broken = rewritten(subject, Original(drawn.program))
     if broken is not None:
         case = _case(drawn, choose.randrange(2**32), "positive")
         return (case, broken) if counts(broken, case) else None

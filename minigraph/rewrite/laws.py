@@ -11,6 +11,7 @@ import inspect
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -26,9 +27,9 @@ from minigraph.rewrite.cases import (
     Results,
     Rounding,
     are_same_bits,
+    clone_for_test,
     differing,
     is_finite,
-    results_by_op,
 )
 from minigraph.rewrite.declarations import changed_declaration
 from minigraph.rewrite.later_training import losses_of, trained, with_gradients
@@ -124,15 +125,36 @@ class Subject:
 
 def broken_law(subject: Subject, case: Case) -> Broken | None:
     """Find the first law that a pass breaks for a program on certain arrays."""
-    twin, broken = rewritten(subject, case.program)
+    twin, broken = rewritten(subject, Original(case.program))
     if broken is not None or twin is None:
         return broken
     return other_values(subject, case, twin) or other_gradients(subject, case, twin)
 
 
-def rewritten(subject: Subject, program: Program) -> tuple[Program | None, Broken | None]:
+class Original:
+    """A program that passes are applied to, one at a time, each to a clone."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self._structure = program.structure()
+        self._clone: Program | None = None
+
+    def clone(self) -> Program:
+        """A clone; the last one, if it was given back."""
+        twin, self._clone = self._clone or self.program.clone(), None
+        return twin
+
+    def is_same(self, twin: Program) -> bool:
+        """Whether nothing of a clone has changed; then it may be the next one."""
+        is_same = self.program.roots == twin.roots and self._structure == twin.structure()
+        if is_same:
+            self._clone = twin
+        return is_same
+
+
+def rewritten(subject: Subject, original: Original) -> tuple[Program | None, Broken | None]:
     """Apply a pass to a clone, and try the laws that need no arrays; the clone is None if nothing changed."""
-    twin = program.clone()
+    program, twin = original.program, original.clone()
     try:
         changed = subject.apply_bounded(twin)
     except Endless as error:
@@ -141,8 +163,9 @@ def rewritten(subject: Subject, program: Program) -> tuple[Program | None, Broke
         line = subject.line_of(error)
         text = f"{subject.name} raises {type(error).__name__}: {error}\n  at {line}"
         return None, Broken("raises", text, f"{type(error).__name__} {line}")
-    declared = changed_declaration(program, twin)
-    if not declared and program.equals(twin):
+    is_same = original.is_same(twin)
+    declared = "" if is_same else changed_declaration(program, twin)
+    if is_same:
         if not changed:
             return None, None
         text = f"{subject.name} says that it changed the program, and did not{subject.answer()}"
@@ -248,15 +271,23 @@ def other_values(subject: Subject, case: Case, twin: Program) -> Broken | None:
     broken = _compared(subject, case, twin, "")
     if broken is not None or not subject.keeps_roles or not _trains(case.program):
         return broken
-    test, new = case.program.clone(for_test=True), twin.clone(for_test=True)
-    known = test.global_block().vars
-    if case.program.roots is not None:
-        test.roots = new.roots = tuple(name for name in case.program.roots if name in known)
-    if test.equals(new):
+    test, new = case.for_test, _other_test(case.program, twin, (case.program.version, twin.version))
+    if new is None:
         return None
-    feed = {name: value for name, value in case.feed.items() if name in known and name in new.global_block().vars}
-    state = {name: value for name, value in case.state.items() if name in known}
-    return _compared(subject, Case(test, feed, state, case.seed), new, "in the clone for a test, ")
+    known = new.global_block().vars
+    if not all([name in known for name in test.feed]):
+        feed = {name: value for name, value in test.feed.items() if name in known}
+        test = Case(test.program, feed, test.state, test.seed)
+    return _compared(subject, test, new, "in the clone for a test, ")
+
+
+@lru_cache(maxsize=2)
+def _other_test(program: Program, twin: Program, versions: tuple[int, int]) -> Program | None:
+    """The clone for a test of a rewritten program; None if it is that of the program itself."""
+    test, new = clone_for_test(program, versions[0]), twin.clone(for_test=True)
+    if program.roots is not None:
+        new.roots = test.roots
+    return None if test.equals(new) else new
 
 
 def other_gradients(subject: Subject, case: Case, twin: Program) -> Broken | None:
@@ -302,10 +333,13 @@ def _compared(subject: Subject, case: Case, twin: Program, where: str) -> Broken
         found = case.run(twin)
     except Exception as error:
         return Broken("runs", f"{where}the rewritten program does not run\n{error}", rewritten=twin)
+    if differing(expected, found, are_same_bits) is None:
+        return None
+    # Before the runs that say what rounding does, which take longer.
+    if subject.changes_rounding and not computes_finite_numbers(case):
+        return None
     name = _differing(subject, case, expected, found)
     if name is None or not _differs_literally(subject, case, twin):
-        return None
-    if subject.changes_rounding and not computes_finite_numbers(case):
         return None
     return Broken("values", f"{where}{_told(name, expected, found)}", rewritten=twin)
 
@@ -343,7 +377,7 @@ def _shown(arrays: list[np.ndarray[Any, Any]] | None) -> str:
 
 def computes_finite_numbers(case: Case) -> bool:
     """Whether no number that is given or computed is infinite or NaN; rounding is about finite ones."""
-    computed = [each for results in results_by_op(case) for each in (results or {}).values()]
+    computed = [each for results in case.computed for each in (results or {}).values()]
     found = [*case.feed.values(), *case.state.values(), *computed]
     return all([np.isfinite(each).all() for each in found if each is not None and each.dtype.kind == "f"])
 

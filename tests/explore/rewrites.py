@@ -18,7 +18,7 @@ from minigraph.passes.rules import Rules
 from minigraph.rewrite.cases import Case
 from minigraph.rewrite.checking import cases_of, counts
 from minigraph.rewrite.hints import hints_of
-from minigraph.rewrite.laws import Broken, Subject, other_gradients, other_values, rewritten
+from minigraph.rewrite.laws import Broken, Original, Subject, other_gradients, other_values, rewritten
 from minigraph.rewrite.random_programs.drawing import Hints, draw
 
 _SHARE_OF_OPEN = 0.15
@@ -43,9 +43,9 @@ def case(seed: int, passes: tuple[Pass, ...] = ()) -> None:
         drawn = draw(Random(seed), hints)
         if Random(f"{seed}/roots").random() < _SHARE_OF_OPEN:
             drawn.program.roots = None
-        given: list[Case] = []
+        original, given = Original(drawn.program), list[Case]()
         for subject in subjects:
-            twin, broken = rewritten(subject, drawn.program)
+            twin, broken = rewritten(subject, original)
             if twin is None:
                 assert broken is None, f"{subject.name}: {broken.text}\n{drawn.program}"
                 continue
