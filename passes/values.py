@@ -5,7 +5,7 @@ An edit under which a name would mean another value than before is refused.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import Any, TypeAlias
 
@@ -325,6 +325,7 @@ class Values(ValueTable):
         in `_refresh`.
         """
         self._refresh()
+        results = tuple(results)
         kept = {value.name: self.type_of(value) for value in results}
         numbers = {value.name: value.number for value in results}
         ops, places = list(new), list[Operator | None]()
@@ -333,13 +334,34 @@ class Values(ValueTable):
                 place = place._next  # type: ignore[union-attr]
             places.append(place)
         read = self._types_read(ops, places)  # now: the tables and the operators still agree
+        made = {name for op in ops for name in op.output_arg_names}
+        left = self.types_left(old, {value for value in results if value.name in made})
         with all_or_nothing():
             for op in old:
                 self.block.remove(op)
             for op, place, types in zip(ops, places, read, strict=True):
                 self._link(op, place, kept, types)
+            for name, last in left.items():
+                self.block.vars[name].tensor_type = last
         self._edit = Edit(old, ops, places, numbers)
         self._version = self.block.program.version
+
+    def types_left(self, old: Collection[Operator], kept: Collection[Value] = ()) -> Types:
+        """Types of the values that become the last of their names when the last ones go with `old` operators.
+
+        Values that are `kept` will be written by others.
+        """
+        found: dict[str, TensorType | None] = {}
+        for op in old:
+            for name in op.output_arg_names:
+                count = len(self._written_at(name))
+                if count < 2 or not self._is_last(name, op) or self.written(name, op) in kept:
+                    continue
+                values = [self._numbered(name, number) for number in range(1, count + 1)]
+                staying = [value for value in values if value in kept or self.writer[value] not in old]
+                if staying and name in self.block.vars:
+                    found[name] = self.type_of(staying[-1])
+        return found
 
     def _types_read(self, new: Sequence[Operator], places: Sequence[Operator | None]) -> list[Types]:
         """Types of the values that each operator finds in its place under names that are written several times.

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from minigraph.errors import warn
-from minigraph.ir import Operator, Program
+from minigraph.ir import Block, Operator, Program
 from minigraph.ir.dataflow import backward_slice
 from minigraph.passes.base import Pass
 from minigraph.passes.rewriting import is_random, outputs_in_use
+from minigraph.passes.values import Types, Values
 
 
 class RemoveDeadOps(Pass):
@@ -48,6 +51,17 @@ def remove_dead(program: Program, trims: bool = False) -> bool:
         if outputs is not op.outputs:
             op.outputs = outputs
     dead = [op for op in block.ops[:] if op not in kept]  # a list, because the block changes
+    left = {} if program.is_concrete else _types_left(block, kept, dead)
     for op in dead:
         block.remove(op)
+    for name, last in left.items():
+        block.vars[name].tensor_type = last
     return bool(dead)
+
+
+def _types_left(block: Block, kept: Collection[Operator], dead: Collection[Operator]) -> Types:
+    """Types of the last values of names that dead operators have written after others."""
+    names = {name for op in dead for name in op.output_arg_names}
+    if not names or all([names.isdisjoint(op.output_arg_names) for op in kept]):
+        return {}
+    return Values(block).types_left(frozenset(dead))

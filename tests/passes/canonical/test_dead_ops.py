@@ -2,11 +2,13 @@
 
 import inspect
 
+import numpy as np
 import pytest
 from pass_laws import assert_linear, keeps_the_bits
 
 import minigraph as fluid
-from minigraph.passes import RemoveDeadOps
+from minigraph.executor.interpreter import Interpreter
+from minigraph.passes import MeanOfAll, RemoveDeadOps, ShareGradients
 
 test_training, test_overwriting = keeps_the_bits()
 
@@ -79,3 +81,26 @@ def test_time_is_linear():
         return program
 
     assert_linear(RemoveDeadOps(), make)
+
+
+LAST_WRITES = {
+    RemoveDeadOps: "t = reduce_sum(X=x) {dim=[1], keep_dim=True}",
+    MeanOfAll: "t = reduce_mean(X=x) {dim=[1], keep_dim=True}\n  v: float32[1] = mean(X=t)",
+    ShareGradients: "w: float32[2, 3] = tanh(X=x)\n  t = tanh(X=x)\n  v: float32[2, 3] = elementwise_add(X=t, Y=w)",
+}
+
+
+@pytest.mark.parametrize("rewrite", LAST_WRITES)
+def test_an_earlier_value_that_becomes_the_last_of_its_name_gives_the_type(rewrite):
+    beginning = "block 0\n  data x: float32[2, 3]\n  data s: float32[1]\n"
+    declared = "[2, 1]" if "keep_dim" in LAST_WRITES[rewrite] else "[2, 3]"
+    text = f"{beginning}  t: float32{declared} = relu(X=s)\n  u: float32[1] = exp(X=t)\n  {LAST_WRITES[rewrite]}"
+    program = fluid.Program.parse(text)
+    program.roots = tuple(name for name in "uv" if f"{name}:" in text)
+    # A call verifies what it returns: that each name is declared with the type of its last value.
+    rewritten = rewrite()(program)
+    assert rewritten.global_block().var("t").shape == (1,)
+    feed = {"x": np.arange(6, dtype="float32").reshape(2, 3), "s": np.ones(1, "float32")}
+    values = (Interpreter().run(each, feed, list(program.roots)) for each in (program, rewritten))
+    for one, other in zip(*values, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-6)
