@@ -50,6 +50,9 @@ _OF_AXES = frozenset({"axes", "axis", "dim"})
 _UNSUITED = (MinigraphError, ArithmeticError, LookupError, TypeError, ValueError)
 """Errors of values that do not suit a step."""
 
+_OF_ANY_TYPE = 0.03
+"""Probability that an operator writes to a variable that may have a value of another type."""
+
 _MOST_TRIES = 6
 """Maximum choices of inputs for an operator before those of a sample are taken."""
 
@@ -417,9 +420,11 @@ class _Drawing:
         return self.block.create_var(name=unique_name.generate("t"))
 
     def _overwrite(self, type: TensorType | None, outputs: dict[str, list[Variable]]) -> None:
-        """Now and then let the operator write to a variable that has a value of this type."""
-        if self.choose.random() < 0.2:
-            same = [var for var in self.pool if self._may_write(var) and var.tensor_type == type]
+        """Now and then let the operator write to a variable, which mostly has a value of this type."""
+        chance = self.choose.random()
+        if chance < 0.2:
+            is_any = chance < _OF_ANY_TYPE
+            same = [var for var in self.pool if self._may_write(var) and (is_any or var.tensor_type == type)]
             if same:
                 outputs["Out"] = [self.choose.choice(same)]
 
