@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import mmap
 import os
+from contextlib import suppress
 from itertools import count
 from typing import Any, NamedTuple
 from weakref import finalize
@@ -44,7 +45,7 @@ class SharedMemory:
         """`size` bytes that other processes may open."""
         file = os.memfd_create("minigraph")
         try:
-            os.truncate(file, size)
+            os.truncate(file, size + 2 * _HUGE)
             array = _mapped(file, size)
         except BaseException:
             os.close(file)
@@ -59,7 +60,7 @@ class SharedMemory:
 
     def find(self, array: np.ndarray[Any, Any]) -> Spot:
         """Position of an array without gaps."""
-        begin = array.ctypes.data
+        begin = array.__array_interface__["data"][0]
         for number, (first, size, file) in self._own.items() if array.flags.c_contiguous else ():
             if first <= begin and begin + array.nbytes <= first + size:
                 return Spot(number, file, begin - first)
@@ -77,7 +78,7 @@ class SharedMemory:
         if spot.block not in opened:
             file = os.open(f"/proc/{process}/fd/{spot.file}", os.O_RDWR | os.O_NONBLOCK)
             try:
-                opened[spot.block] = _mapped(file, os.fstat(file).st_size)
+                opened[spot.block] = _mapped(file, os.fstat(file).st_size - 2 * _HUGE)
             finally:
                 os.close(file)
             if len(opened) > _KEPT:
@@ -85,11 +86,23 @@ class SharedMemory:
         return opened[spot.block][spot.offset :]
 
 
+_HUGE = 1 << 21
+"""Bytes of a huge page. Its address and its place in a file are multiples of that; so are those of a block."""
+_COLLAPSE = 25
+"""Advice of Linux 6.1 to use huge pages now, even if the system's settings give shared memory none."""
+
+
 def _mapped(file: int, size: int) -> np.ndarray[Any, Any]:
-    memory = mmap.mmap(file, size)
-    if hasattr(mmap, "MADV_HUGEPAGE"):
+    """The block of `size` bytes in a file, which begins at byte `_HUGE`."""
+    # The system gives the same place again to a mapping of the same length. Elsewhere there are no huge pages.
+    place = np.frombuffer(mmap.mmap(file, size + _HUGE), np.uint8).ctypes.data
+    before = -place % _HUGE
+    memory = mmap.mmap(file, size + _HUGE, offset=_HUGE - before)
+    if size >= _HUGE and hasattr(mmap, "MADV_HUGEPAGE"):
         memory.madvise(mmap.MADV_HUGEPAGE)
-    return np.frombuffer(memory, np.uint8)
+        with suppress(OSError):
+            memory.madvise(_COLLAPSE, before, size // _HUGE * _HUGE)
+    return np.frombuffer(memory, np.uint8, size, before)
 
 
 def shared_by(comm: Any) -> tuple[SharedMemory, list[int]] | None:
@@ -103,7 +116,7 @@ def shared_by(comm: Any) -> tuple[SharedMemory, list[int]] | None:
     given = comm.allgather((process, memory.find(probe), mark))
     try:
         found = [memory.open(process, spot)[: len(mark)].tobytes() for process, spot, _ in given]
-    except (OSError, ValueError):  # on another machine the numbers are those of other processes, and of any files
+    except (OSError, ValueError, OverflowError):  # on another machine the numbers are those of other processes, and of any files
         found = []
     is_shared = found == [each for *_, each in given]
     processes = [process for process, *_ in given]

@@ -43,6 +43,19 @@ found += 1
     assert numbers[-1] == numbers.size and numbers[0] == 1
 
 
+@pytest.mark.parametrize("size", [1, 4097, (1 << 21) - 1, (1 << 21) + 5])
+def test_blocks_lie_where_huge_pages_can(size):
+    memory, other = SharedMemory(), SharedMemory()
+    block = memory.allocate(size)
+    block[[0, -1]] = 7, 9
+    opened = other.open(os.getpid(), memory.find(block))
+    assert opened.size == block.size == size
+    assert opened.ctypes.data % (1 << 21) == block.ctypes.data % (1 << 21) == 0
+    assert (opened == block).all()
+    opened[-1] = 1
+    assert block[-1] == 1
+
+
 def test_arrays_elsewhere_and_with_gaps_are_not_found():
     memory = SharedMemory()
     block = memory.allocate(1 << 12)
