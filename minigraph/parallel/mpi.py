@@ -88,6 +88,7 @@ class MpiRank(Communicator):
     ----------
     patience : float
         Seconds after which a waiting rank says for whom it waits, and where these are.
+    timeout : float
     """
 
     patience = _PATIENCE
@@ -100,7 +101,7 @@ class MpiRank(Communicator):
         self.rank_on_machine: int = on_machine.Get_rank()
         # A rank that keeps a core from others waits for them longer.
         self._busy = _BUSY if on_machine.Get_size() <= _cores() else 0.0
-        self._timeout = timeout
+        self.timeout = timeout
         self._calls: list[Call] = []
         self._count = 0
         self._hash = 0
@@ -338,14 +339,14 @@ class MpiRank(Communicator):
         start, patience = time.monotonic(), self.patience
         while not request.Test():
             waited = time.monotonic() - start
-            if waited > self._timeout:
+            if waited > self.timeout:
                 raise CommunicationError(
-                    f"rank {self.rank} has waited {self._timeout:g} s for the others at {self._calls[-1]}",
+                    f"rank {self.rank} has waited {self.timeout:g} s for the others at {self._calls[-1]}",
                     details=self._late(),
                     hint="Start the script by minigraph launch with a larger --timeout, if another rank is only slow.",
                 )
             if waited > patience:
-                patience = self._timeout
+                patience = self.timeout
                 self._say_late(waited)
             if waited > _OFTEN:
                 time.sleep(_PAUSE)

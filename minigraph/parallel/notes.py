@@ -17,6 +17,8 @@ _ANSWER = 0.5
 """Maximum seconds that a process has to write where it is."""
 _FRAMES = 3
 """Maximum number of calls of a script that are shown."""
+_OUTERMOST = (" in _run_module_as_main\n", "  ...\n")
+"""Ends of what a process writes, a piece at a time: the call that has started a rank, or a mark for what is left out."""
 _NOTHING = "the start"
 _PACKAGE = str(Path(__file__).resolve().parents[1])
 
@@ -70,13 +72,12 @@ def where(folder: Path, rank: int) -> list[str]:
     process, file = process_of(doing(folder, rank)), _stack(folder, rank)
     if process is None or not file.exists():
         return []
-    before, end = file.stat().st_size, time.monotonic() + _ANSWER
+    before, end, text = file.stat().st_size, time.monotonic() + _ANSWER, ""
     with suppress(OSError):
         os.kill(process, signal.SIGUSR1)
-    while file.stat().st_size == before and time.monotonic() < end:
+    while not text.endswith(_OUTERMOST) and time.monotonic() < end:
         time.sleep(0.01)
-    time.sleep(0.01)  # the rest of the lines
-    text = file.read_bytes()[before:].decode(errors="replace")
+        text = file.read_bytes()[before:].decode(errors="replace")
     calls = re.findall(r'^  File "(.*)", line (\d+) in (.*)$', text, re.MULTILINE)
     own = [f"{path}:{line}, in {name}" for path, line, name in calls if not path.startswith((_PACKAGE, "<frozen"))]
     return own[:_FRAMES]

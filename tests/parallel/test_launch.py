@@ -58,7 +58,13 @@ for step in range(3):
                 pass
     if what == "leave others behind" and rank == 0 and step == 2:
         time.sleep(60)
-    parallel.current().patience = 0.4
+    if step == 2 and what in ("wait", "loop"):
+        # The last rank is where it stays, and rank 0 comes before rank 1, however busy the machine is.
+        while not os.path.exists(__file__ + (".time" if rank == 0 else ".first")):
+            time.sleep(0.01)
+        open(__file__ + ".first", "w").close()
+        parallel.current().patience = 0.4 + 0.4 * rank
+        parallel.current().timeout -= 119  # of those of the option
     print("step", step, executor.run(main, {"x": np.full(2, rank, "float32")}, [out])[0])
 print(*(os.environ[f"PADDLE_{name}"] for name in ("TRAINER_ID", "TRAINERS_NUM", "CURRENT_ENDPOINT")))
 print("GPU", os.environ["FLAGS_selected_gpus"])
@@ -265,15 +271,15 @@ def test_no_rank_is_left_behind_when_the_launcher_is_ended(number, options, tmp_
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the stacks of ranks are asked for by their process")
 @pytest.mark.parametrize(("what", "line"), [("wait", "time.sleep(60)"), ("loop", "                pass")])
 def test_a_rank_that_others_wait_for_is_named_with_the_line_where_it_is_and_ended(script, what, line):
-    status, _, errors, _ = launched(3, script, what, options=["--timeout", "1"])
+    status, _, errors, _ = launched(3, script, what, options=["--timeout", "120"])
     assert status == 1
     lines = TRAINING.splitlines()
     number = next(at for at, each in enumerate(lines, 1) if each.endswith(line))
     places = f"(?:{number}|{number - 1})"  # a loop without end is at one of two lines
     late = rf".*\n.*rank 2: process \d+, exchange 2: c_allreduce_sum of x.*\n.* at .*script.py:{places}, in <module>"
-    assert len(re.findall(rf"\[0\] rank 0 has waited 0 s for the others at c_allreduce_sum of x{late}", errors)) == 1
+    assert len(re.findall(rf"\[0\] rank 0 has waited \d s for the others at c_allreduce_sum of x{late}", errors)) == 1
     assert re.search(rf"Error: .*rank \d has waited 1 s for the others at c_allreduce_sum of x{late}", errors)
-    assert not re.search(r"rank 1 has waited 0 s", errors)  # one notice is enough
+    assert not re.search(r"^\[1\] rank 1 has waited", errors, re.MULTILINE)  # one notice is enough
 
 
 @needs_mpi
