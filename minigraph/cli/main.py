@@ -12,6 +12,7 @@ from typing import NoReturn
 
 from minigraph.cli.commands import Commands, fail, message_of
 from minigraph.errors import MinigraphError, suggest
+from minigraph.support.atomic_files import DISK_IS_FULL
 from minigraph.support.interrupted_import import raise_again
 from minigraph.version import __version__
 
@@ -33,6 +34,8 @@ _MODULES = {
     "diff": ("models", "compare the programs of two saved models"),
 }
 """The subcommands in the order of the help: module of `minigraph.cli`, which is loaded when it is used, and summary."""
+
+_ROOM = "Free space on its disk, or write elsewhere: TMPDIR is the folder of temporary files."
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -56,9 +59,24 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:  # the reader, such as head, has read enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for the flush at the end of the process
+        _print_no_more()
         return 1
+    except OSError as error:
+        is_for_files = "temporary directory" in str(error.strerror)  # as Python says when no disk has room for one
+        if error.errno not in DISK_IS_FULL and not is_for_files:
+            raise
+        _print_no_more()
+        what = error.filename or ("temporary files" if is_for_files else "the output")
+        return fail(f"cannot write {what}: {error.strerror}\n  {_ROOM}", 1)
     return status
+
+
+def _print_no_more() -> None:
+    """Drop what could not be printed, which the end of the process would try again."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 class _Parser(argparse.ArgumentParser):

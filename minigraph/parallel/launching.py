@@ -13,7 +13,7 @@ import tempfile
 import threading
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -56,7 +56,12 @@ def launch(
         )
         with ThreadPoolExecutor(2) as readers, _Watch(Path(folder), ranks) as watch:
             try:
-                died = list(readers.map(_show, [process.stdout, process.stderr], [sys.stdout, sys.stderr]))
+                streams = (process.stdout, sys.stdout), (process.stderr, sys.stderr)
+                shown = [readers.submit(_show, *each) for each in streams]
+                # Where nobody reads any more, a rank that writes would wait.
+                for each in wait(shown, return_when=FIRST_EXCEPTION).done:
+                    each.result()
+                died = [each.result() for each in shown]
             except BaseException:  # such as Ctrl-C; the readers end when no rank is left
                 _end(process, [doing(Path(folder), rank) for rank in range(ranks)])
                 raise

@@ -18,7 +18,7 @@ _ANSWER = 0.5
 _FRAMES = 3
 """Maximum number of calls of a script that are shown."""
 _OUTERMOST = (" in _run_module_as_main\n", "  ...\n")
-"""Ends of what a process writes, a piece at a time: the call that has started a rank, or a mark for what is left out."""
+"""Ends of what a process writes, in pieces: the call that has started a rank, or a mark for what is left out."""
 _NOTHING = "the start"
 _PACKAGE = str(Path(__file__).resolve().parents[1])
 

@@ -107,8 +107,11 @@ def main(arguments: list[str]) -> None:
         text = "".join(traceback.format_exception(error.with_traceback(_of_script(error))))
         # The launcher reads it as soon as any rank ends, maybe another one: it never finds a part.
         partial = folder / f"rank-{rank}.partial"
-        partial.write_text(f"{time.time_ns()}\n{text}", encoding="utf-8", errors="backslashreplace")
-        partial.replace(folder / f"rank-{rank}.error")
+        try:
+            partial.write_text(f"{time.time_ns()}\n{text}", encoding="utf-8", errors="backslashreplace")
+            partial.replace(folder / f"rank-{rank}.error")
+        except OSError:  # such as a full disk
+            sys.stderr.write(text)
         for stream in streams:
             stream.end()
         time.sleep(_FORWARDING)

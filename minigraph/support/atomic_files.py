@@ -27,7 +27,7 @@ Chunks: TypeAlias = Iterable[bytes | memoryview]
 _SUFFIX = ".minigraph-tmp"
 _is_temporary = re.compile(rf"\..+\.(?:([0-9a-f]{{8}})-([0-9]+)-)?[0-9a-f]{{8,16}}{re.escape(_SUFFIX)}", re.S).fullmatch
 _WEEK = 7 * 24 * 3600.0
-_DISK_IS_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+DISK_IS_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _ours: set[str] = set()
 """Names of the temporary files that this process is writing."""
 
@@ -142,7 +142,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
         try:
             yield partial
         except OSError as error:  # the block may do other things than write
-            if error.errno in _DISK_IS_FULL or error.filename == str(partial):
+            if error.errno in DISK_IS_FULL or error.filename == str(partial):
                 raise _access_error(path, "write", error) from error
             raise
         with _naming(path, "write"):
@@ -292,7 +292,7 @@ def _access_error(path: str | os.PathLike[str], verb: str, error: OSError) -> Fi
     folder = os.path.dirname(os.path.abspath(path))
     elsewhere = "save elsewhere" if verb == "write" else "give another path"
     hints = {
-        **dict.fromkeys(_DISK_IS_FULL, f"Free space for it, or {elsewhere}. What was in {folder} is unchanged."),
+        **dict.fromkeys(DISK_IS_FULL, f"Free space for it, or {elsewhere}. What was in {folder} is unchanged."),
         errno.EACCES: f"Make {path} and the folder {folder} accessible to you, or {elsewhere}.",
         errno.EPERM: f"Make {path} and the folder {folder} accessible to you, or {elsewhere}.",
         errno.EROFS: f"The disk of {folder} is read-only: {elsewhere}.",

@@ -520,6 +520,20 @@ def test_a_reader_that_leaves_early_gets_no_traceback(arguments):
 
 
 @pytest.mark.slow
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is full, of Linux")
+def test_a_full_disk_is_one_line_with_what_to_do():
+    with open("/dev/full", "w", encoding="utf-8") as full:
+        found = subprocess.run(
+            [sys.executable, "-m", "minigraph", "lessons"], cwd=ROOT, stdout=full, stderr=subprocess.PIPE, text=True
+        )
+    assert found.returncode == 1
+    assert found.stderr == (
+        "minigraph: error: cannot write the output: No space left on device\n"
+        "  Free space on its disk, or write elsewhere: TMPDIR is the folder of temporary files.\n"
+    )
+
+
+@pytest.mark.slow
 @pytest.mark.skipif(os.name == "nt", reason="there is no such signal there")
 @pytest.mark.parametrize("module", ["minigraph.ir", "minigraph.layers", "minigraph.comparison", "minigraph.__main__"])
 def test_an_interrupt_during_the_import_leaves_no_traceback(tmp_path, module):

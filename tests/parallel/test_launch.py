@@ -8,12 +8,14 @@ import re
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
 import pytest
 
 from minigraph import parallel
+from minigraph.cli.main import main
 from minigraph.parallel.launching import _show
 from minigraph.parallel.rank import _Prefixed
 
@@ -125,6 +127,35 @@ def test_time_is_linear_in_what_a_rank_prints():
     printed.seek(0)
     _show(printed, shown)
     assert shown.getvalue() == f"[3] {'x' * 10_000_000}\n[3] {'.' * 300_000}\n"
+
+
+@needs_mpi
+def test_no_room_for_temporary_files_is_one_line(capsys, monkeypatch, script):
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    monkeypatch.setattr(tempfile, "_candidate_tempdir_list", lambda: ["/dev/full"])
+    assert main(["launch", "-n", "2", str(script)]) == 1
+    message, hint = capsys.readouterr().err.splitlines()
+    assert message.startswith("minigraph: error: cannot write temporary files: No usable temporary directory")
+    assert "TMPDIR" in hint
+
+
+@needs_mpi
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is full, of Linux")
+@pytest.mark.parametrize("number", [1, 2])
+def test_a_launcher_that_cannot_write_ends_all(number, tmp_path):
+    """Even if the other stream is open, and a rank writes more than a pipe takes."""
+    script = tmp_path / "script.py"
+    script.write_text(f"import os, time\nfor _ in range(20): os.write({number}, b'x' * 9999 + b'\\n')\ntime.sleep(60)")
+    streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with open("/dev/full", "w", encoding="utf-8") as full:
+        command = [sys.executable, "-m", "minigraph", "launch", "-n", "2", str(script)]
+        environment = {**os.environ, "PYTHONPATH": str(HERE.parents[1])}
+        streams["stdout" if number == 1 else "stderr"] = full
+        ended = subprocess.run(command, **streams, text=True, env=environment, timeout=50, check=False)
+    assert ended.returncode == 1
+    if number == 1:
+        assert ended.stderr.startswith("minigraph: error: cannot write the output: No space left on device\n")
 
 
 @needs_mpi
