@@ -116,11 +116,8 @@ def shared_by(comm: Any) -> tuple[SharedMemory, list[int]] | None:
     given = comm.allgather((process, memory.find(probe), mark))
     try:
         found = [memory.open(process, spot)[: len(mark)].tobytes() for process, spot, _ in given]
-    except (
-        OSError,
-        ValueError,
-        OverflowError,
-    ):  # on another machine the numbers are those of other processes, and of any files
+    except (OSError, ValueError, OverflowError):
+        # On another machine the numbers are those of other processes, and of any files.
         found = []
     is_shared = found == [each for *_, each in given]
     processes = [process for process, *_ in given]
