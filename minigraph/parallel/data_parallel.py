@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from minigraph.errors import ProgramError, warn
 from minigraph.ir import Program
+from minigraph.parallel.division import describe_divided_loss
 from minigraph.parallel.feeds import describe_feeds
 from minigraph.parallel.joining import join_state
 from minigraph.parallel.losses import describe_mixed_samples
@@ -152,6 +153,8 @@ class DataParallel(GradAllReduce):
         if (feeds := describe_feeds(program)) is not None:
             warn(feeds)
         scales = self.scales_loss or self.exact
+        if scales and self.ranks > 1 and (divided := describe_divided_loss(program, self.ranks)) is not None:
+            warn(divided)
         mixed = describe_mixed_samples(program, scales, self.ragged and not self.exact)
         if mixed is not None:
             if not (self.ragged or self.exact) and describe_mixed_samples(program, scales, ragged=True) is None:

@@ -58,6 +58,25 @@ def _shards_of_a_rank(program: Program) -> int:
     return max(1, len({found[1] for name in names if (found := re.search(r"\.shard_(\d+)$", name))}))
 
 
+def describe_divided_loss(program: Program, ranks: int) -> str | None:
+    """Say that a loss is divided by the number of ranks already; None if it is not.
+
+    The gradient of a loss is divided whatever the loss is, as by the original's transpiler.
+    """
+    constants: dict[str, float] = {}
+    for op in program.global_block().ops:
+        if op.type == "fill_constant":
+            constants[op.output("Out")[0]] = float(op.attr("value"))
+        divisor = _divisor(op, constants) if op.role & Role.LOSS and not op.role & Role.BACKWARD else None
+        if divisor is not None and math.isclose(divisor, ranks, rel_tol=1e-5):
+            return (
+                f"{op.type} divides the loss {op.output_arg_names[0]} by {ranks}, the number of ranks, by which its "
+                "gradient is divided once more: leave it out if it is meant to average over the ranks, or say "
+                f"DataParallel(..., scales_loss=False) without exact (created at {op.site})"
+            )
+    return None
+
+
 def check_averages(program: Program, ranks: int | None) -> None:
     """Raise unless every parameter, or change of one, that is summed over the ranks is divided by their number.
 

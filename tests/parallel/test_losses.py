@@ -86,6 +86,28 @@ def test_a_sum_that_is_divided_by_a_fixed_number_of_samples_is_a_mean(by):
     DataParallel(2)(training(lambda each, mask: layers.reduce_sum(each) / float(by), BATCH))
 
 
+DIVISIONS = {
+    "scale": lambda loss: loss / 2.0,
+    "elementwise_div": lambda loss: loss / layers.fill_constant([1], "float32", 2.0),
+    "elementwise_mul": lambda loss: layers.elementwise_mul(loss, layers.fill_constant([1], "float32", 0.5)),
+}
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("type", DIVISIONS)
+def test_a_loss_that_is_divided_by_hand_is_named(type):
+    main = training(lambda each, mask: DIVISIONS[type](layers.mean(each)), BATCH)
+    with pytest.warns(UserWarning, match=rf"{type} divides the loss .* by 2, .* once more.*test_losses.py:"):
+        twin = DataParallel(2)(main)
+    # 1.8.5's transpiler divides once more as well: by scale in place, then by the gradient of the user's scale.
+    ops = [op.type for op in twin.global_block().ops if op.role & 1]
+    assert ops[1] == "scale"
+    assert type != "scale" or ops[:4] == ["fill_constant", "scale", "scale", "mean_grad"]
+    DataParallel(4)(main)
+    DataParallel(2, scales_loss=False)(main)
+    DataParallel(1)(main)
+
+
 @pytest.mark.filterwarnings("error")
 def test_ranks_with_a_fixed_number_of_samples_have_as_many_each():
     DataParallel(2)(training(MEANS["of rows, then of all"], BATCH))
