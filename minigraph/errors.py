@@ -94,7 +94,7 @@ def is_ours(frame: types.FrameType) -> bool:
     return known
 
 
-_OUR_PACKAGES = ("minigraph", "contextlib", "functools", "numpy")
+_OUR_PACKAGES = ("minigraph", "contextlib", "functools", "importlib", "_frozen_importlib", "numpy")
 _GENERATED = ("<minigraph ", "<frozen ")
 """How the names of code begin that minigraph or Python has written; a user's may be ``<stdin>``."""
 
@@ -160,6 +160,10 @@ class NotFoundError(ProgramError, KeyError):
 
 class UnknownNameError(MinigraphError, AttributeError):
     """A module has no function or class of a name; the message suggests the nearest ones."""
+
+
+class UnknownImportError(MinigraphError, ModuleNotFoundError):
+    """An import names what a package does not have; the message is that of `UnknownNameError`."""
 
 
 class SubscriptError(ProgramError, IndexError):

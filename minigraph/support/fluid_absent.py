@@ -23,6 +23,7 @@ _GRAPHS = Absent(
     "Rewrite programs with minigraph.rewrite, and quantize a saved model where that is at home.",
 )
 _COMPLEX = Absent("complex numbers are out of scope", "Keep real and imaginary parts in two tensors.")
+_SCOPES = Absent("no scope is entered for all calls", "Use executor.scope_guard(scope), or give run its scope.")
 _RUNNER = Absent("saved programs do not become layers", "Run them with io.load_inference_model and an Executor.")
 _READING = Absent("programs do not read files", "Read the variable before: io.load_vars(exe, folder, vars=[variable]).")
 _TOOLS = Absent("this tool of Paddle's own is out of scope", "Leave the call out: the numbers do not depend on it.")
@@ -61,15 +62,18 @@ _NAMES = {
         PipelineTrainer DataFeedDesc HDFSClient multi_download
         multi_upload load_persistables_for_increment load_persistables_for_inference convert_dist_to_sparse_program
         tdm_child tdm_sampler rank_attention parameter_server
-        hdfs fleet_util distribute_lookup_table ps_dispatcher MPISymetricRoleMaker
+        hdfs hdfs_utils fleet_util fleet_barrier_util minigraph.incubate.fleet.utils
+        distribute_lookup_table ps_dispatcher MPISymetricRoleMaker
+        communicator device_worker trainer_desc trainer_factory data_feed_desc minigraph.distributed
     """,
     _PIPELINES: "PipelineOptimizer",
     _EXCHANGES: "collective",
     _GRAPHS: "slim quantize IrGraph Graph Compressor QuantizeTranspiler",
     _COMPLEX: "ComplexVariable",
+    _SCOPES: "default_scope_funcs",
     _RUNNER: "StaticModelRunner",
     _READING: "load",
-    _TOOLS: "debugger net_drawer graphviz",
+    _TOOLS: "minigraph.annotations debugger net_drawer graphviz multiprocess_utils",
     _INFERENCE: """
         AnalysisConfig AnalysisPredictor NativeConfig PaddleBuf PaddleDType PaddlePredictor PaddleTensor ZeroCopyTensor
         create_paddle_predictor
@@ -83,4 +87,4 @@ _NAMES = {
 }
 
 ABSENT = {name: absent for absent, names in _NAMES.items() for name in names.split()}
-"""Reason, and what to use instead, by name."""
+"""Reason, and what to use instead, by name; by path where another module of fluid has the name."""

@@ -13,6 +13,8 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
+from minigraph.errors import UnknownImportError, UnknownNameError, caller_site
+
 _PACKAGES = {
     "minigraph.contrib": "extend_optimizer op_frequence utils",
     "minigraph.contrib.layers": "metric_op nn rnn_impl",
@@ -45,7 +47,11 @@ class _Finder:
     """Finder and loader; not derived from those of `importlib.abc`, which would add to the time of the import."""
 
     def find_spec(self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None) -> Any:
-        return ModuleSpec(fullname, self) if fullname in HOMES else None  # type: ignore[arg-type]
+        if fullname in HOMES:
+            return ModuleSpec(fullname, self)  # type: ignore[arg-type]
+        if fullname.startswith("minigraph."):
+            _refuse(*fullname.rsplit(".", 1))
+        return None
 
     def create_module(self, spec: ModuleSpec) -> ModuleType | None:
         return None
@@ -57,6 +63,18 @@ class _Finder:
         vars(module).update({name: getattr(home, name) for name in home.__all__})
         vars(module)["__all__"] = home.__all__
         vars(module)["__getattr__"] = lambda name: _attribute(module.__name__, home, name)
+
+
+def _refuse(package: str, name: str) -> None:
+    """Raise what a package says of a name that it lacks: Python itself would say no more than that it does."""
+    if name.startswith("_"):
+        return
+    try:
+        getattr(sys.modules[package], name)
+    except UnknownNameError as error:
+        raise UnknownImportError(error.message, site=caller_site(), hint=error.hint) from None
+    except AttributeError:  # of a module whose import has not ended
+        return
 
 
 def _attribute(path: str, home: ModuleType, name: str) -> Any:

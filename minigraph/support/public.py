@@ -297,6 +297,7 @@ def refuse_unknown_names(module: str, /, others: str = "", **late: str) -> None:
     """
     namespace = vars(sys.modules[module])
     namespace["__getattr__"] = functools.partial(_find, sys.modules[module], late, others)
+    namespace.setdefault("__path__", [])  # below packages only, imports ask the finder of `fluid_paths`, which says why
     if late:
         namespace["__dir__"] = lambda: sorted({*namespace, *late})
 
@@ -313,8 +314,9 @@ def _find(module: types.ModuleType, late: Mapping[str, str], others: str, name: 
     package = sys.modules.get(others)
     if package is not None and name in package.__all__:
         return getattr(package, name)
-    if name in ABSENT and not module.__name__.startswith("minigraph.compat"):
-        reason, hint = ABSENT[name]
+    absent = ABSENT.get(name) or ABSENT.get(f"{module.__name__}.{name}")
+    if absent is not None and not module.__name__.startswith("minigraph.compat"):
+        reason, hint = absent
         raise UnknownNameError(
             f"{module.__name__} has no {name!r}: fluid has it, but {reason}", site=caller_site(), hint=hint
         )

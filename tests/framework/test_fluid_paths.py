@@ -1,6 +1,7 @@
 """Fluid's paths to names, and small functions that programs reach by them; facts are those of Paddle 1.8.5."""
 
 import importlib
+import importlib.util
 import json
 import operator
 import subprocess
@@ -14,7 +15,14 @@ import pytest
 
 import minigraph as fluid
 from minigraph import dygraph, layers
-from minigraph.errors import ExecutionError, NotFoundError, ProgramError, UnknownNameError, WrongTypeError
+from minigraph.errors import (
+    ExecutionError,
+    NotFoundError,
+    ProgramError,
+    UnknownImportError,
+    UnknownNameError,
+    WrongTypeError,
+)
 from minigraph.framework import op
 from minigraph.layers import branches, utils
 from minigraph.support.fluid_absent import ABSENT
@@ -83,10 +91,44 @@ def test_a_path_of_fluid_offers_the_names_of_one_package(path):
 def test_an_unknown_name_is_refused_by_every_path():
     with pytest.raises(UnknownNameError, match=r"minigraph\.layers\.nn has no 'elementwise_ad'"):
         _ = layers.nn.elementwise_ad
-    with pytest.raises(ImportError, match="rellu"):
+    with pytest.raises(ImportError, match=r"rellu'\n.*\n  Did you mean relu"):
         exec("from minigraph.layers.ops import rellu")
     with pytest.raises(ModuleNotFoundError):
         importlib.import_module("minigraph.layers.control_flows")
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("from minigraph import debugger", "minigraph has no 'debugger': fluid has it, but this tool"),
+        ("import minigraph.net_drawer", "minigraph has no 'net_drawer': fluid has it, but this tool"),
+        (
+            "from minigraph.layers import multiclass_nms",
+            "minigraph.layers has no 'multiclass_nms': .* detection is out",
+        ),
+        ("from minigraph.core import AnalysisConfig", "minigraph.core has no 'AnalysisConfig': .* inference engine"),
+        (
+            "from minigraph.incubate.fleet.utils.hdfs import HDFSClient",
+            "minigraph.incubate.fleet has no 'utils': .* param",
+        ),
+        ("import minigraph.contrib.slim.prune", "minigraph.contrib has no 'slim': .* quantization"),
+        (
+            "from minigraph.compat.paddle.fluid.dygraph.nn import FC",
+            "minigraph.dygraph has no 'FC': .* only before 1.8",
+        ),
+    ],
+)
+def test_an_import_says_why_a_name_is_not_here(line, says):
+    with pytest.raises(UnknownImportError, match=says) as told:
+        exec(compile(line, "script.py", "exec"), {})
+    assert told.value.site.filename == "script.py"
+    assert told.value.hint
+
+
+def test_a_function_is_no_module():
+    with pytest.raises(ModuleNotFoundError, match=r"No module named 'minigraph\.layers\.fc'"):
+        importlib.import_module("minigraph.layers.fc")
+    assert importlib.util.find_spec("minigraph.layers._nothing") is None
 
 
 def test_the_value_of_a_variable_is_read_from_the_scope():

@@ -1,4 +1,4 @@
-"""What is said to answers that no question of lesson 1 expects."""
+"""What a grade says of answers that no question of lesson 1 expects."""
 
 from minigraph.lessons.read_a_program import program
 from minigraph.lessons.read_a_program.questions import questions
