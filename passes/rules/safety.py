@@ -68,11 +68,14 @@ def may_read(match: Match, value: Value, recorder: MatchRecorder | None = None) 
 
 
 def _may_differentiate(match: Match, gone: frozenset[Operator], recorder: MatchRecorder | None) -> bool:
-    """Whether no value that goes keeps gradients from what it is computed of."""
+    """Whether no value that goes, or that operators which go read, keeps gradients from what it is computed of."""
+    values = match.values
     for op in match.ops:
-        for slot, names in op.outputs.items() if op in gone else ():
+        for slot, names in op.outputs.items():
             for name in names:
-                if stops_gradient(name, op) and match.values.written(name, op) not in match.results:
+                if not stops_gradient(name, op) or (value := values.written(name, op)) in match.results:
+                    continue
+                if op in gone or not gone.isdisjoint(values.readers.get(value, ())):
                     if recorder is not None:
                         expected = "a result through which gradients flow, as they will through the replacement"
                         recorder.differs(op, slot, expected, f"{name}, which has stop_gradient")

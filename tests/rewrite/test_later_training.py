@@ -54,6 +54,30 @@ def test_a_rule_does_not_let_gradients_flow_where_they_stop():
     assert scales.find(program)
 
 
+def test_a_gradient_that_stops_is_not_left_out_where_its_operator_stays():
+    text = """
+        block 0
+          data d: float32[1]
+          param w: float32[2]
+          h: float32[2] = scale(X=w) {scale=2.0}
+          p: float32[2] = elementwise_mul(X=h, Y=w)
+          p_grad: float32[2] {stop_gradient=True} = mean_grad(X=p, Out@GRAD=d)
+          Y@GRAD=g: float32[2] = elementwise_mul_grad(X=h, Y=w, Out@GRAD=p_grad)
+          m: float32[1] = mean(X=p)
+          z: float32[2] = elementwise_add(X=g, Y=p_grad)
+    """
+
+    def read(stops):
+        program = case(text).program
+        program.global_block().var("p_grad").stop_gradient = stops
+        passes.MoveFactors().apply(program)
+        (op,) = [op for op in program.global_block().ops if "g" in op.output_arg_names]
+        return op.input("Out@GRAD")
+
+    assert read(stops=True) == ["p_grad"]
+    assert read(stops=False) != ["p_grad"]
+
+
 def test_a_pass_that_lets_them_flow_is_found():
     def scales_by_hand(program):
         values, ops = rewrite.Values(program), program.global_block().ops[:]
