@@ -9,7 +9,6 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from functools import cached_property
-from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -18,7 +17,7 @@ import minigraph.kernels.adaptive_optimizer  # noqa: F401
 from minigraph.kernels.buffers import Scratch
 from minigraph.kernels.clip import Times, shrinker
 from minigraph.kernels.registry import find_kernel, kernel
-from minigraph.kernels.update_kernels import Update, buffers_for, one_or_all
+from minigraph.kernels.update_kernels import Update, agree, apart, buffers_for, one_or_all
 from minigraph.kernels.update_rules import POWERS, RULES, SHARED
 
 TYPES = tuple(type for type, rule in RULES.items() if "skip" in rule.inputs)
@@ -61,9 +60,10 @@ class Merged:
         *lists, factor = inputs
         targets = list(buffers_for(out, len(self.outputs)))
         if len(lists[self.param]) < len(sizes) and not self._numbers_agree(lists):
+            ones = [1] * len(sizes)
             for i in self._own:
-                lists[i] = _apart(lists[i], sizes)
-            targets = [_apart(x, sizes) for x in targets]
+                lists[i] = apart(lists[i], ones if i in self._numbers else sizes)
+            targets = [apart(x, ones if i in self._number_outputs else sizes) for i, x in enumerate(targets)]
         shrink = None if factor is None else shrinker(xp, lists[self.grad][0].dtype, factor)
         results = []
         for number in range(len(lists[self.param])):
@@ -74,9 +74,8 @@ class Merged:
         return one_or_all([list(each) for each in zip(*results, strict=True)])
 
     def _numbers_agree(self, lists) -> bool:
-        """Whether the powers of all parameters in a vector are equal; bytes are compared, which is fastest."""
-        texts = [(lists[i][0].tobytes(), lists[i][0].itemsize) for i in self._numbers]
-        return all([text == text[:size] * (len(text) // size) for text, size in texts])
+        """Whether the powers of all parameters in a vector are equal."""
+        return agree([lists[i][0] for i in self._numbers])
 
     def _update(self, xp, arrays, targets, shrink, attrs) -> list[Any]:
         """The new arrays of one parameter, or of one vector of parameters whose numbers agree."""
@@ -125,16 +124,6 @@ class Merged:
 def _piece(size: int) -> int:
     """Number of the `size` elements to update at a time: pieces of about one length that begin with a cache line."""
     return -(-size // -(-size // _PIECE) // 64) * 64
-
-
-def _apart(joined, sizes) -> Any:
-    """One vector as the vectors of so many elements, or numbers, that it was joined of; None and [] as they are."""
-    if not joined:
-        return joined
-    (vector,) = joined
-    if vector.size == len(sizes):
-        return list(vector.reshape(-1, 1))
-    return np.split(vector, list(accumulate(sizes))[:-1])
 
 
 def _merged_signature(parameters: list[inspect.Parameter]) -> inspect.Signature:

@@ -11,6 +11,7 @@ import linecache
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -96,6 +97,17 @@ def buffers_for(out, count) -> tuple[Any, ...]:
 def one_or_all(results) -> Any:
     """The return value of a kernel: its result, or a tuple of several."""
     return tuple(results) if len(results) > 1 else results[0]
+
+
+def agree(vectors: Iterable[Any]) -> bool:
+    """Whether all numbers of each vector are equal; bytes are compared, which is fastest."""
+    texts = [(x.tobytes(), x.itemsize) for x in vectors]
+    return all([text == text[:size] * (len(text) // size) for text, size in texts])
+
+
+def apart(joined: Any, sizes: Sequence[int]) -> Any:
+    """One vector as the vectors of so many elements that it was joined of; None and [] as they are."""
+    return np.split(joined[0], list(accumulate(sizes))[:-1]) if joined else joined
 
 
 def number_in_type(given, default, dtype) -> Any:

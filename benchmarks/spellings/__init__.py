@@ -5,7 +5,7 @@
 
 import minigraph as fluid
 
-from .by_hand import ACCUMULATION, CLIP_BY_VALUE, DESCENT, GLOBAL_NORM, MOMENTUM
+from .by_hand import ACCUMULATION, ADAM, CLIP_BY_VALUE, DESCENT, GLOBAL_NORM, MOMENTUM
 from .distances import DICE, DIVERGENCE, GATED, ROOT_MEAN_SQUARE, TRIPLET
 from .elements import DIFFERENCE, GELU, INVERSE_ROOT, SWISH
 from .formulas import BIAS, CUBIC, FACTOR_ONCE, LAYER_NORM, LOG_SOFTMAX, LOSS, RESHAPE, SOFTMAX
@@ -70,6 +70,7 @@ TASKS = {
     "instance normalization": INSTANCE_NORM,
     "descent": DESCENT,
     "momentum by hand": MOMENTUM,
+    "Adam by hand": ADAM,
     "accumulation": ACCUMULATION,
     "clip by value": CLIP_BY_VALUE,
     "clip by global norm": GLOBAL_NORM,

@@ -82,6 +82,79 @@ MOMENTUM = Task(
     optimizer=None,
 )
 
+# Adam
+
+
+def _with_moments(update):
+    return _each(lambda p, g: update(p, g, _state(f"{p.name}_m", p.shape), _state(f"{p.name}_v", p.shape)))
+
+
+def _powers(p=None):
+    return [_state(f"{p.name if p else ''}_{beta}", [1], beta) for beta in (0.9, 0.999)]
+
+
+def _faded(powers):
+    for power, beta in zip(powers, (0.9, 0.999), strict=True):
+        layers.assign(power * beta, power)
+
+
+def _by_rate(p, g, m, v, powers):
+    rate = 0.01 * layers.sqrt(1 - powers[1]) / (1 - powers[0])
+    layers.assign(m * 0.9 + g * 0.1, m)
+    layers.assign(v * 0.999 + layers.square(g) * 0.001, v)
+    layers.assign(p - rate * m / (layers.sqrt(v) + 1e-8), p)
+
+
+def _by_estimates(p, g, m, v):
+    powers = _powers(p)
+    new_m, new_v = 0.1 * g + 0.9 * m, 0.001 * (g * g) + 0.999 * v
+    step = (new_m / (1 - powers[0])) / (layers.sqrt(new_v / (1 - powers[1])) + 1e-8)
+    layers.assign(p - 0.01 * step, p)
+    layers.assign(new_m, m)
+    layers.assign(new_v, v)
+    _faded(powers)
+
+
+def _with_own_powers(p, g, m, v):
+    powers = _powers(p)
+    _by_rate(p, g, m, v, powers)
+    _faded(powers)
+
+
+def _by_layers_each(p, g, m, v):
+    powers = _powers(p)
+    _by_rate(p, g, m, v, powers)
+    for power, beta in zip(powers, (0.9, 0.999), strict=True):
+        layers.assign(layers.elementwise_mul(power, _number(beta)), power)
+
+
+def _with_shared_powers(loss):
+    powers = _powers()
+    for p, g in fluid.backward.append_backward(loss):
+        _by_rate(p, g, _state(f"{p.name}_m", p.shape), _state(f"{p.name}_v", p.shape), powers)
+    _faded(powers)
+
+
+ADAM = Task(
+    LOSS.feed,
+    {
+        "powers of each": _with_moments(_with_own_powers),
+        "estimates": _with_moments(_by_estimates),
+        "products with constants": _with_moments(_by_layers_each),
+        "shared powers": _updated(_with_shared_powers),
+        "optimizer": _updated(lambda loss: fluid.optimizer.Adam(0.01).minimize(loss)),
+    },
+    apart={
+        "estimates": Apart("has a factor that becomes a rate", differs_by(["fill_constant"])),
+        "shared powers": Apart(
+            "computes the rate once, in front of the group",
+            differs_by(["scale"] * 5 + ["sqrt", "elementwise_div"], ["merged_elementwise"] * 2),
+        ),
+        "optimizer": Apart("is one operator", differs_by(["merged_adam"], ["merged_elementwise"] * 3)),
+    },
+    optimizer=None,
+)
+
 # Gradients of several batches
 
 

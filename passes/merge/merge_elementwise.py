@@ -7,13 +7,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from heapq import heappop, heappush
-from math import inf
+from math import inf, prod
 from typing import Any, NamedTuple
 
 from minigraph.ir import Operator, Program, VarKind
 from minigraph.kernels.formulas import TYPES
 from minigraph.opdef import EMPTY
-from minigraph.ops.merged_elementwise import LISTS, RESULTS, SHARED, TYPE
+from minigraph.ops.merged_elementwise import LISTS, NUMBERS, RESULTS, SHARED, TYPE
 from minigraph.passes.base import Pass
 from minigraph.passes.canonical.dead_ops import remove_dead
 from minigraph.passes.merge.fuse_elementwise import call_in_group, is_plain
@@ -35,8 +35,9 @@ class MergeElementwise(Pass):
     """Make one ``merged_elementwise`` of equal groups of operators, each of which updates variables.
 
     A group is the elementwise operators that compute the new values of persistable variables of one type: from these
-    variables, from other values of this type such as a gradient, and from single elements that all groups share. So
-    Adam that is written out, or a moving average, takes one operator for all parameters. ``sgd`` may end a group.
+    variables, from other values of this type such as a gradient, and from single elements. Groups share these, or each
+    has its own, such as the powers of Adam, and what it alone computes from them. So Adam that is written out, or a
+    moving average, takes one operator for all parameters. ``sgd`` may end a group.
 
     Law: every value keeps its bits, because the same operators compute each element. Nothing outside of a group reads
     the values within it. The merged operator stands where the last of the groups ended; no operator between a group and
@@ -51,10 +52,16 @@ class MergeElementwise(Pass):
         # A variable that is written twice may not need the first value, since `CleanUp` lets readers read its source.
         is_twice = len({op.output_arg_names[0] for op in writers}) < len(writers)
         changed = is_twice and remove_dead(program)
-        merged = [each for each in _alike(_Groups(Values(program)).updates()) if len(each) > 1]
-        for updates in merged:
-            _merge(updates)
-        return changed or bool(merged)
+        # The numbers of a group may change between it and the next one, until their own changes are one operator.
+        for _ in range(2):
+            groups = _Groups(Values(program))
+            merged = [each for each in _alike(groups.updates()) if len(each) > 1]
+            for updates in merged:
+                _merge(updates)
+            changed |= bool(merged)
+            if not merged or sum(map(len, merged)) == groups.count:
+                break
+        return changed
 
 
 def _writers(program: Program) -> Iterator[Operator]:
@@ -87,9 +94,12 @@ class _Update(NamedTuple):
     key: tuple[Any, ...]
     lists: Sequence[str]
     """The variables, and what else has their type."""
+    numbers: Sequence[str]
+    """Single elements that no other group reads."""
     shared: Sequence[str]
     results: Sequence[str]
     attrs: Mapping[str, Any]
+    size: int
     ops: Sequence[Operator]
     """In order."""
     end: int
@@ -124,6 +134,7 @@ class _Groups:
     def updates(self) -> list[_Update]:
         """Describe the groups that can be merged, by their ends."""
         groups = [each for each in dict.fromkeys(self._of.values()) if len(each.ops) <= _MOST_OPERATORS]
+        self.count = len(groups)
         found = [update for each in groups if (update := self._update(each)) is not None]
         return sorted(found, key=lambda update: update.end)
 
@@ -140,6 +151,9 @@ class _Groups:
         self._read[op] = [values.read(name, op) for name in op.input_arg_names if name != EMPTY]
         kind = self._kind(op)
         around = [each for each in readers if each is not None and each.kind == kind]
+        if kind is not None and not around and len(readers) == 1 and op not in self._ends:
+            # What only one group reads may be its own number.
+            around = [each for each in readers if each is not None and each.kind.with_shape((1,)) == kind]
         if kind is None or not (op in self._ends or len(around) == len(readers)):
             return False
         *others, group = sorted(around, key=lambda each: len(each.ops)) or [_Group(kind)]
@@ -178,23 +192,27 @@ class _Groups:
         old = [values.read(op.output_arg_names[0], op) for op in ends]
         new = [copied.get(target, target) for target in targets]
         lists = [value for value in outer if value in old or not self._is_shared(value, group)]
-        shared = [value for value in outer if value not in lists]
+        numbers = [value for value in outer if value not in lists and self._is_number(value, group)]
+        shared = [value for value in outer if value not in lists and value not in numbers]
         # Descents alone are left to `MergeUpdates`. A variable that is not read need not have a value yet.
-        fits = len(lists) <= len(LISTS) and len(ends) <= len(RESULTS) and any(op.type != "sgd" for op in ops)
+        fits = len(lists) <= len(LISTS) and len(numbers) <= len(NUMBERS) and len(ends) <= len(RESULTS)
         is_whole = made.issuperset(new) and len(set(new)) == len(new) and set(lists).issuperset(old)
-        if not (fits and is_whole and all(map(values.is_live_out, targets))):
+        is_more = any(op.type != "sgd" for op in ops)
+        if not (fits and is_more and is_whole and all(map(values.is_live_out, targets))):
             return None
-        names = {value: f"x{i}" for i, value in enumerate((*lists, *shared))}
+        names = {value: f"x{i}" for i, value in enumerate((*lists, *numbers, *shared))}
         names |= {value: f"y{i}" for i, value in enumerate(new)}
         names |= {value: names[source] for value, source in copied.items()}
         steps = tuple(self._steps(ops, names))
         replaced = tuple(map(lists.index, old))
-        key = steps, replaced, group.kind.dtype, tuple(shared)
+        key = steps, replaced, group.kind.dtype, len(numbers), tuple(shared)
         results = [target.name for target in targets]
         attrs = {"steps": list(steps), "replaced": list(replaced)}
         end, limit = values.position[ops[-1]], self._limit(ops, ends, outer)
-        by_name = [value.name for value in lists], [value.name for value in shared]
-        return _Update(key, *by_name, results, attrs, ops, end, limit) if limit > end else None
+        if limit <= end:
+            return None
+        own, single, common = ([value.name for value in each] for each in (lists, numbers, shared))
+        return _Update(key, own, single, common, results, attrs, prod(group.kind.shape), ops, end, limit)
 
     def _is_shared(self, value: Value, group: _Group) -> bool:
         """Whether a value of one element is not the group's own."""
@@ -203,6 +221,11 @@ class _Groups:
             return True
         readers = {self._of.get(reader) for reader in self._values.readers[value]}
         return kind.shape == (1,) and bool(readers - {None, group})
+
+    def _is_number(self, value: Value, group: _Group) -> bool:
+        """Whether no other group reads a single element, but those that change single elements."""
+        groups = {self._of.get(reader) for reader in self._values.readers[value]}
+        return group.kind.shape != (1,) and all(each in (None, group) or each.kind.shape == (1,) for each in groups)
 
     def _steps(self, ops: Sequence[Operator], names: dict[Value, str]) -> Iterator[str]:
         """Yield the calls of a group as text, and name what they compute."""
@@ -257,10 +280,15 @@ def _alike(updates: Sequence[_Update]) -> list[list[_Update]]:
 def _merge(updates: Sequence[_Update]) -> None:
     """Put one operator in the place of the last operator of several updates."""
     last = updates[-1]
-    lists = zip(*(each.lists for each in updates), strict=True)
-    results = zip(*(each.results for each in updates), strict=True)
-    inputs = {**dict(zip(LISTS, map(list, lists), strict=False)), **({SHARED: last.shared} if last.shared else {})}
-    merged = insert_for(last.ops[-1], TYPE, inputs, dict(zip(RESULTS, map(list, results), strict=False)), last.attrs)
+    lists, numbers, results = (
+        [list(each) for each in zip(*column, strict=True)]
+        for column in zip(*((each.lists, each.numbers, each.results) for each in updates), strict=True)
+    )
+    inputs = dict(zip(LISTS, lists, strict=False)) | dict(zip(NUMBERS, numbers, strict=False))
+    if last.shared:
+        inputs[SHARED] = list(last.shared)
+    attrs = {**last.attrs, **({"sizes": [each.size for each in updates]} if numbers else {})}
+    merged = insert_for(last.ops[-1], TYPE, inputs, dict(zip(RESULTS, results, strict=False)), attrs)
     merged.role_vars = tuple([name for each in updates for op in each.ops for name in op.role_vars])
     for op in [op for each in updates for op in each.ops]:
         op.block.remove(op)

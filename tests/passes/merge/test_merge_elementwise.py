@@ -10,6 +10,7 @@ from pass_laws import assert_linear, keeps_the_bits, op_lines, pipeline
 import minigraph as fluid
 from minigraph import layers
 from minigraph.executor.interpreter import Interpreter
+from minigraph.kernels.merged_elementwise import merged_elementwise
 from minigraph.passes import FindGradientDescent, MergeElementwise
 from minigraph.runtime.place import CPUPlace
 
@@ -87,6 +88,29 @@ def test_a_descent_may_end_an_update_and_single_elements_are_shared():
     ]
 
 
+def test_updates_may_have_numbers_of_their_own():
+    updates = [
+        line
+        for name, grad, shape in (("p", "g", "3"), ("q", "h", "2, 2"))
+        for line in (
+            f"u_{name}: float32[1] = scale(X=b_{name}) {{scale=-1.0, bias=1.0}}",
+            f"t_{name}: float32[{shape}] = elementwise_mul(X={grad}, Y=u_{name})",
+            f"{name} = elementwise_sub(X={name}, Y=t_{name})",
+            f"b_{name} = scale(X=b_{name}) {{scale=0.5}}",
+        )
+    ]
+    numbers = "      persist b_p: float32[1]\n      persist b_q: float32[1]\n"
+    body = "".join(f"      {line}\n" for line in updates)
+    assert op_lines(MergeElementwise(), HEAD + numbers + body, ()) == [
+        "Out=[p, q] = merged_elementwise(X0=[g, h], X1=[p, q], Number0=[b_p, b_q]) {steps=["
+        "'t0 = scale(x2, None, scale=-1.0, bias=1.0, bias_after_scale=True)', "
+        "'t1 = elementwise_mul(x0, t0, axis=-1)', 'y0 = elementwise_sub(x1, t1, axis=-1)'], "
+        "replaced=[1], sizes=[3, 4]}",
+        "Out=[b_p, b_q] = merged_elementwise(X0=[b_p, b_q]) {steps=["
+        "'y0 = scale(x0, None, scale=0.5, bias=0.0, bias_after_scale=True)'], replaced=[0]}",
+    ]
+
+
 def test_the_place_is_that_of_the_last_update():
     before, between, after = (f"{name}: float32[3] = relu(X=p)" for name in "abz")
     assert [line[:9] for line in lines(before, *P, *Q, after, fetch="az")] == ["a = relu(", "Out=[p, q", "z = relu("]
@@ -143,6 +167,13 @@ def _adam(p, g, powers):
     layers.assign(new_v, v)
 
 
+def _adam_of_each(p, g, powers):
+    b1, b2 = (layers.create_global_var([1], b, "float32", persistable=True, name=f"{p.name}_{b}") for b in (0.8, 0.99))
+    _adam(p, g, (b1, b2))
+    for power, factor in ((b1, 0.8), (b2, 0.99)):
+        layers.assign(power * factor, power)
+
+
 def _adagrad(p, g, powers):
     s = _state(p, "s")
     layers.assign(s + layers.square(g), s)
@@ -158,7 +189,7 @@ def _averaged(p, g, powers):
 
 def _trained(update):
     x = fluid.data("x", [None, 6])
-    loss = layers.mean(layers.square(layers.fc(layers.fc(x, 5, act="tanh"), 1)))
+    loss = layers.mean(layers.square(layers.fc(layers.fc(x, 5, act="tanh"), 2)))
     grads = fluid.backward.append_backward(loss)
     powers = [
         layers.create_global_var([1], value, "float32", persistable=True, name=f"power_{value}")
@@ -172,9 +203,12 @@ def _trained(update):
 
 
 @pytest.mark.usefixtures("new_program")
-@pytest.mark.parametrize("update", [_adam, _adagrad, _averaged])
+@pytest.mark.parametrize(
+    ("update", "count", "start"),
+    [(_adam, 1, None), (_adagrad, 1, None), (_averaged, 1, None), (_adam_of_each, 3, None), (_adam_of_each, 3, 0.5)],
+)
 @pytest.mark.parametrize("jit", [False, pytest.param(True, marks=needs_numba)])
-def test_optimizers_by_hand_are_one_operator(update, jit):
+def test_optimizers_by_hand_are_one_operator(update, count, start, jit):
     main, startup = fluid.default_main_program(), fluid.default_startup_program()
     main.random_seed = startup.random_seed = 3
     loss, feed, found = _trained(update), {"x": np.linspace(-1, 1, 24, dtype="float32").reshape(4, 6)}, []
@@ -185,17 +219,28 @@ def test_optimizers_by_hand_are_one_operator(update, jit):
         strategy.merge_elementwise = is_merged
         with fluid.scope_guard(scope):
             exe.run(startup)
+            if start is not None:  # parameters whose powers differ
+                scope.find_var("fc_1.w_0_0.8").get_tensor().set(np.array([start], "float32"), CPUPlace())
             program = fluid.CompiledProgram(main, build_strategy=strategy)
             losses = [exe.run(program, feed=feed, fetch_list=[loss])[0] for _ in range(4)]
             found.append([*losses, *(np.array(scope.find_var(name).get_tensor()) for name in state)])
         merged = [step for step in exe.plans[-1].steps.steps if step.op.type == "merged_elementwise"]
-        assert [len(step.op.outputs["Out"]) for step in merged] == [4] * is_merged
+        assert [len(step.op.outputs["Out"]) for step in merged] == [4] * count * is_merged
         assert all(step.in_place and step in exe.plans[-1].buffers.flat.targets for step in merged)
     for one, other in zip(*found, strict=True):
         if update is _averaged and jit:  # which rounds a tangent in its own way
             np.testing.assert_allclose(one, other, rtol=1e-6)
         else:
             np.testing.assert_array_equal(one, other)
+
+
+def test_a_vector_of_no_elements_and_two_is_cut_by_its_sizes():
+    lists = [[np.arange(2, dtype="float32")], [np.array([2, 3], "float32")]]
+    (found,) = merged_elementwise(
+        np, lists[0], *[None] * 7, lists[1], *[None] * 4, steps=("y0 = elementwise_mul(x0, x1, axis=-1)",),
+        replaced=(0,), sizes=(0, 2), out=lists[0],
+    )[:1]  # fmt: skip
+    assert [x.tolist() for x in found] == [[], [0, 3]]
 
 
 @pytest.mark.timing
@@ -228,6 +273,10 @@ STEPS = (
     "a_{0} = tanh(X={0})",
     "{0} = sgd(Param={0}, Grad=a_{0}, LearningRate=c)",
     "v_{0} = sum(X=[g_{0}, v_{0}])",
+    "n_{0} = scale(X=n_{0}) {{scale=0.5}}",
+    "m_{0} = sqrt(X=n_{0})",
+    "b_{0} = elementwise_mul(X=b_{0}, Y=n_{0})",
+    "b_{0} = elementwise_mul(X=b_{0}, Y=m_{0})",
 )
 OTHERS_BETWEEN = (
     "y = relu(X=p)", "z = relu(X=v_q)", "g_p = relu(X=r)", "c = scale(X=c) {scale=0.5}", "b_r = relu(X=g_p)",
@@ -240,8 +289,10 @@ def updating_programs(draw):
     head = ["persist c: float32[1]", "y: float32[3] = relu(X=g_p)", "z: float32[2, 2] = relu(X=g_q)"]
     for name, shape in SHAPES.items():
         head[:0] = [f"{kind}: float32[{shape}]" for kind in (f"persist {name}", f"persist v_{name}", f"data g_{name}")]
+        head[:0] = [f"persist n_{name}: float32[1]"]
+        head += [f"m_{name}: float32[1] = sqrt(X=n_{name})"]
         head += [f"{before}_{name}: float32[{shape}] = relu(X=g_{name})" for before in "ab"]
-    recipe = draw(st.lists(st.sampled_from(STEPS), min_size=2, max_size=7))
+    recipe = draw(st.lists(st.sampled_from(STEPS), min_size=2, max_size=8))
     chains = [[step.format(name) for step in recipe] for name in SHAPES]
     chains.append(draw(st.lists(st.sampled_from(OTHERS_BETWEEN), max_size=3, unique=True)))
     body = []
@@ -256,7 +307,9 @@ def updating_programs(draw):
 def test_random_updates_keep_their_bits(drawn):
     program, fetch = drawn
     arrays = {
-        var.name: np.linspace(-1, i, int(np.prod(var.shape)), dtype="float32").reshape(var.shape)
+        var.name: np.linspace(-1 + 2 * (var.name[0] == "n"), i, int(np.prod(var.shape)), dtype="float32").reshape(
+            var.shape
+        )
         for i, var in enumerate(program.list_vars())
     }
     state = [var.name for var in program.list_vars() if var.persistable]

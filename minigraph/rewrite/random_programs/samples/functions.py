@@ -229,6 +229,16 @@ _FUSED = [
         "merged_elementwise", X0=[floats(5), floats(0, 2)], outputs={"Out": 2, "Out1": 0, "Out2": 0, "Out3": 0},
         replaced=[0], steps=["y0 = square(x0)"],
     ),
+    # Each variable has its own number, and what follows from that alone is computed once.
+    sample(
+        "merged_elementwise", X0=[floats(2, 3), floats(4), floats(1)], X1=[floats(2, 3), floats(4), floats(1)],
+        Number0=[floats(1), floats(1), floats(1)], Shared=[floats(1)],
+        outputs={"Out": 3, "Out1": 0, "Out2": 0, "Out3": 0}, replaced=[1], sizes=[6, 4, 1],
+        steps=[
+            "t0 = elementwise_add(x2, x3, axis=-1)", "t1 = elementwise_mul(x0, t0, axis=-1)",
+            "y0 = elementwise_sub(x1, t1, axis=-1)",
+        ],
+    ),
     # A list is read after the result that replaces it.
     sample(
         "merged_elementwise", X0=[floats(5), floats(3, 2)], X1=[floats(5), floats(3, 2)],
