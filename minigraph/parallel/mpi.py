@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import math
 import os
 import sys
 import time
@@ -21,7 +20,8 @@ from minigraph.parallel.nccl import between_gpus
 from minigraph.parallel.notes import Note, answer_where, doing, exchanges, where
 from minigraph.parallel.shared_memory import SharedMemory, Spot, shared_by
 from minigraph.support.alignment import room_for
-from minigraph.support.communicator import REDUCTIONS, Call, Communicator, check_same, tree
+from minigraph.support.communicator import REDUCTIONS, Call, Communicator, check_same
+from minigraph.support.reduced_in_place import CHUNK, combine_into, reduce_part, total_of
 
 
 def require_mpi() -> Any:
@@ -47,8 +47,6 @@ END = Call("the end of the script", "", 0, "", ())
 
 _MIN_SHARED = 1 << 20
 """Minimum bytes of a block of memory, and of an array that is added up where it lies, that ranks share."""
-_CHUNK = 1 << 16
-"""Number of elements that a rank adds up at once, so that they stay in its cache."""
 _KEPT_VIEWS = 4
 """Maximum number of exchanges of parts of which a rank keeps the arrays of all ranks."""
 _KEPT = 20
@@ -189,22 +187,11 @@ class MpiRank(Communicator):
         Returns the sum of the squares of all that is reduced, which `squares` adds up while it is in the cache; None
         unless all ranks give such a function.
         """
-        found: list[float] = []
-        length = -(-given[0].size // self.size)
-        mine = [each[length * self.rank : length * (self.rank + 1)] for each in given]
-        for begin in range(0, mine[0].size, _CHUNK):
-            first, *others = [each[begin : begin + _CHUNK] for each in mine]
-            _combine([first, *others], combine, first)
-            if squares is not None:
-                found.extend(squares(first))
-            for piece in others:
-                piece[...] = first
-        # It ends when all ranks have come, like a barrier.
-        total = math.nan if squares is None else math.fsum(found)
-        rest = math.fsum([*found, -total]) if math.isfinite(total) else 0.0
+        mine = reduce_part(self.rank, given, given, combine, squares)
         totals = np.empty((self.size, 2))
-        self._wait(self._comm.Iallgather(np.array([total, rest]), totals))
-        return None if np.isnan(totals).any() else math.fsum(totals.ravel().tolist())
+        # It ends when all ranks have come, like a barrier.
+        self._wait(self._comm.Iallgather(np.array(mine), totals))
+        return total_of(totals.tolist())
 
     def broadcast(self, array: np.ndarray[Any, Any], root: int, call: Call) -> np.ndarray[Any, Any]:
         self._agree(call, array.nbytes)
@@ -221,9 +208,9 @@ class MpiRank(Communicator):
                 apart.append((array, part))
                 continue
             mine = [each[part.size * self.rank : part.size * (self.rank + 1)] for each in given]
-            for begin in range(0, mine[0].size, _CHUNK):
-                pieces = [each[begin : begin + _CHUNK] for each in mine]
-                _combine(pieces, np.add, part[begin : begin + pieces[0].size])
+            for begin in range(0, mine[0].size, CHUNK):
+                pieces = [each[begin : begin + CHUNK] for each in mine]
+                combine_into(pieces, np.add, part[begin : begin + pieces[0].size])
             part[mine[0].size :] = 0
         if apart:
             super().reduce_parts([array for array, _ in apart], [part for _, part in apart], call)
@@ -371,14 +358,6 @@ class MpiRank(Communicator):
         if self._count not in begun:
             first = f"rank {self.rank} has waited {waited:.0f} s for the others at {self._calls[-1]}"
             print(first, *self._late(), sep="\n", file=sys.stderr, flush=True)
-
-
-def _combine(given: Sequence[np.ndarray[Any, Any]], combine: Callable[..., Any], out: np.ndarray[Any, Any]) -> None:
-    """Write the `tree` of some arrays to `out`, which may be one of them."""
-    if len(given) == 2:  # without an array in between
-        combine(*given, out=out)
-    else:
-        out[...] = tree(given, combine)
 
 
 def _bytes(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

@@ -10,7 +10,8 @@ from typing import Any, TypeVar
 import numpy as np
 
 from minigraph.errors import CommunicationError
-from minigraph.support.communicator import Call, Communicator, check_same, communicating
+from minigraph.support.communicator import REDUCTIONS, Call, Communicator, check_same, communicating, copied
+from minigraph.support.reduced_in_place import reduce_part, total_of
 from minigraph.support.undo import unnoted
 
 T = TypeVar("T")
@@ -26,6 +27,8 @@ class _Meeting:
         # Two rounds in turn: a rank that is ahead does not write where a slower one still reads.
         self.rounds: list[list[Any]] = [[None] * size, [None] * size]
         self.histories: list[list[Call]] = [[] for _ in range(size)]
+        self.totals = [(0.0, 0.0)] * size
+        """What the ranks have added up of the latest sum in place."""
         self.failed: tuple[int, BaseException] | None = None
         self._lock = threading.Lock()
 
@@ -54,6 +57,39 @@ class SimulatedRank(Communicator):
         given = self._exchange(parts.copy(), call)
         return [each[self.rank] for each in given]
 
+    def all_reduce(
+        self, array: np.ndarray[Any, Any], reduction: str, call: Call, out: np.ndarray[Any, Any] | None = None
+    ) -> np.ndarray[Any, Any]:
+        if array.size < self._min_split:
+            return super().all_reduce(array, reduction, call, out)
+        is_target = out is not None and out.flags.c_contiguous
+        target = out if is_target and out is not None else np.empty(array.shape, array.dtype)
+        self._reduce(np.ascontiguousarray(array), target, REDUCTIONS[reduction], call, None)
+        return target if is_target else copied(target, out)
+
+    def sum_with_squares(
+        self, array: np.ndarray[Any, Any], call: Call, squares: Callable[[np.ndarray[Any, Any]], Sequence[float]]
+    ) -> float | None:
+        if array.size < self._min_split:
+            return super().sum_with_squares(array, call, squares)
+        return self._reduce(array, array, np.add, call, squares)
+
+    def _reduce(
+        self,
+        array: np.ndarray[Any, Any],
+        target: np.ndarray[Any, Any],
+        combine: Callable[..., Any],
+        call: Call,
+        squares: Callable[[np.ndarray[Any, Any]], Sequence[float]] | None,
+    ) -> float | None:
+        """Reduce this rank's part of the ranks' arrays, and write it to the targets of all; as `reduce_part` does."""
+        both = self._exchange((array.reshape(-1), target.reshape(-1)), call)
+        given, targets = zip(*both, strict=True)
+        # Nobody reads the totals before any more, because all have come here.
+        self._meeting.totals[self.rank] = reduce_part(self.rank, given, targets, combine, squares)
+        self._wait()
+        return total_of(self._meeting.totals)
+
     def end(self) -> None:
         """Raise if others still exchange what this rank does not."""
         self._exchange(None, _END)
@@ -64,15 +100,19 @@ class SimulatedRank(Communicator):
         here = meeting.rounds[len(calls) % 2]
         calls.append(call)
         here[self.rank] = given
-        try:
-            meeting.barrier.wait()
-        except threading.BrokenBarrierError:
-            rank, error = meeting.failed or (self.rank, None)
-            raise CommunicationError(f"rank {rank} failed: {error}") from None
+        self._wait()
         # Only on failure are histories cut, which grow with each exchange.
         if any(history[len(calls) - 1] != call for history in meeting.histories):
             check_same([history[: len(calls)] for history in meeting.histories])
         return list(here)
+
+    def _wait(self) -> None:
+        """Wait until all ranks are here."""
+        try:
+            self._meeting.barrier.wait()
+        except threading.BrokenBarrierError:
+            rank, error = self._meeting.failed or (self.rank, None)
+            raise CommunicationError(f"rank {rank} failed: {error}") from None
 
 
 @unnoted  # a call that fails on one rank undoes what this rank has built, not what others have

@@ -1,12 +1,15 @@
 """Operators that exchange arrays between ranks, on simulated ranks, against arithmetic by NumPy."""
 
+import math
+from functools import partial
+
 import numpy as np
 import pytest
 from together import check_all
 
 import minigraph as fluid
 from minigraph.errors import CommunicationError, ExecutionError, OpError
-from minigraph.support.communicator import Call, check_same, tree
+from minigraph.support.communicator import REDUCTIONS, Call, check_same, current, tree
 from minigraph.support.simulated_ranks import run_ranks
 
 DTYPES = ["float16", "float32", "float64", "int32", "int64"]
@@ -54,6 +57,64 @@ def check_all_reduce(reduction, dtype, ranks, runner):
         for found in on_ranks(main, arrays, out, runner):
             assert found.dtype == dtype
             assert np.array_equal(found, tree(arrays, combine))
+
+
+@pytest.mark.parametrize("ranks", [2, 3, 4])
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64", "int64"])
+def test_long_arrays_are_reduced_where_they_lie(dtype, ranks):
+    """Ranks may give a result another place each: their own array, a new one, another, or one with gaps."""
+    size = 70_001  # no number of ranks divides it
+    given = drawn(ranks, (size,), dtype)
+    call = Call("test", "x", 0, dtype, (size,))
+    expected = {name: tree(given, combine) for name, combine in REDUCTIONS.items()}
+
+    def work(rank):
+        mine = given[rank].copy()
+        for number, name in enumerate(("max", "prod", "sum")):
+            outs = [mine, None, np.empty(size, dtype), np.empty(2 * size, dtype)[::2]]
+            out = outs[(rank + number) % 4]
+            mine[...] = given[rank]
+            found = current().all_reduce(mine, name, call, out)
+            assert out is None or found is out
+            assert found.tobytes() == expected[name].tobytes()
+        gaps = np.zeros((size, 2), dtype)
+        gaps[:, 0] = given[rank]
+        assert np.array_equal(current().all_reduce(gaps[:, 0], "sum", call), expected["sum"])
+
+    run_ranks([partial(work, rank) for rank in range(ranks)])
+
+
+@pytest.mark.parametrize("ranks", [2, 3])
+def test_squares_of_sums_are_added_up_unless_a_rank_does_without(ranks):
+    given = drawn(ranks, (70_001,), "float32")
+    total = tree(given, np.add)
+    call = Call("test", "x", 0, "float32", (70_001,))
+
+    def work(rank, is_measured):
+        mine = given[rank].copy()
+        if not is_measured and rank == 1:
+            current().all_reduce(mine, "sum", call, mine)
+            found = None
+        else:
+            found = current().sum_with_squares(mine, call, lambda part: [float(part.astype("float64") @ part)])
+        assert mine.tobytes() == total.tobytes()
+        return found
+
+    assert run_ranks([partial(work, rank, False) for rank in range(ranks)]) == [None] * ranks
+    (found,) = set(run_ranks([partial(work, rank, True) for rank in range(ranks)]))
+    assert found == pytest.approx(math.fsum(np.square(total, dtype="float64").tolist()), rel=1e-14)
+
+
+def test_a_rank_that_fails_while_it_adds_up_stops_the_others():
+    def squares(part):
+        raise ValueError("on purpose")
+
+    def work(rank):
+        array = np.ones(70_000, "float32")
+        current().sum_with_squares(array, Call("test", "x", 0, "float32", (70_000,)), squares if rank == 1 else abs)
+
+    with pytest.raises(ValueError, match="on purpose"):
+        run_ranks([partial(work, rank) for rank in range(3)])
 
 
 @pytest.mark.parametrize("root", [0, 2])
