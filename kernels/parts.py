@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from minigraph.kernels.clip import clipped_by
+from minigraph.kernels.clip import clipped_by, factor_for
 from minigraph.kernels.norm import norm_of_sums, sums_of_powers
 from minigraph.kernels.registry import kernel
 from minigraph.kernels.sparse_gradients import with_values
@@ -108,8 +108,17 @@ def part_reduction(xp, x, *, reduction, size, nranks, blocks, by_rows):
 @kernel("clip_parts", view="x")
 def clip_parts(xp, x, norms, clip_norm, *, columns, max_norm, p, strict, out=None):
     threshold = xp.asarray([max_norm], xp.float64) if clip_norm is None else clip_norm
-    sums = norms[:, columns].reshape(-1, 3)
-    return clipped_by(xp, x, threshold, *norm_of_sums(xp, sums, p), strict, out)
+    return clipped_by(xp, x, threshold, *_norm_of(xp, norms, columns, p), strict, out)
+
+
+def _norm_of(xp, norms, columns, p) -> tuple[Any, Any]:
+    """The joint norm of whole arrays as two factors."""
+    return norm_of_sums(xp, norms[:, columns].reshape(-1, 3), p)
+
+
+@kernel("clip_parts_factor")
+def clip_parts_factor(xp, norms, clip_norm, *, columns, p, out=None):
+    return factor_for(xp, clip_norm, *_norm_of(xp, norms, columns, p), out)
 
 
 @kernel("clip_parts", view="x", rows=True)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from minigraph.opdef import op
 from minigraph.ops.clip import clip_by_global_norm
 from minigraph.ops.norm import require_positive_order
+from minigraph.ops.tensor import require_one_element
 from minigraph.support.parts import Division
 from minigraph.types import DType, TensorType, require, require_floating, require_number
 
@@ -93,6 +94,22 @@ def clip_parts(
 
     The threshold is the attribute, or the one element of ``ClipNorm`` where given.
     """
+    _require_norms(norms, columns)
+    return clip_by_global_norm(xs, clip_norm or norms.with_shape((1,)), p=p, strict=strict)
+
+
+@op("clip_parts_factor", inputs="Norms ClipNorm", outputs="Factor Norm", grad=None)
+def clip_parts_factor(
+    norms: TensorType, clip_norm: TensorType, *, columns: list[int], p: float = 2.0
+) -> tuple[TensorType, TensorType]:
+    """`clip_factor` of arrays whose norms are by these `columns` of ``Norms``; see `clip_parts`."""
+    _require_norms(norms, columns)
+    require_positive_order(p)
+    require_floating(clip_norm, "ClipNorm")
+    require_one_element(clip_norm, "ClipNorm")
+    return TensorType(DType.FP64, (3,)), clip_norm.with_shape((1,))
+
+
+def _require_norms(norms: TensorType, columns: list[int]) -> None:
     require(norms.rank == 3 and norms.shape[2] == 3, f"Norms must be what part_norms makes, got {norms}")
     require(all(0 <= each < norms.shape[1] for each in columns), f"columns are {columns}, but Norms is {norms}")
-    return clip_by_global_norm(xs, clip_norm or norms.with_shape((1,)), p=p, strict=strict)

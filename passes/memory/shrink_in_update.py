@@ -13,6 +13,8 @@ from minigraph.passes.values import Values
 class ShrinkInUpdate(Pass):
     """Turn a ``clip_by_global_norm`` whose results only merged updates read into a ``clip_factor`` that they apply.
 
+    A ``clip_parts`` becomes a ``clip_parts_factor``.
+
     The updates scale each gradient as they read it, or leave it alone when the norm is below the threshold. No clipped
     gradient is written.
 
@@ -23,7 +25,8 @@ class ShrinkInUpdate(Pass):
     def apply(self, program: Program) -> bool:
         ops = program.global_block().ops
         # `clip_factor` does not have the rules for infinities and thresholds of a strict clip.
-        clips = [op for op in ops.of_type("clip_by_global_norm") if not op.attr("strict")]
+        clips = [op for type in ("clip_by_global_norm", "clip_parts") for op in ops.of_type(type)]
+        clips = [op for op in clips if not op.attr("strict") and op.inputs.get("ClipNorm")]
         if not clips or MERGED.keys().isdisjoint(ops.by_type):
             return False
         values = Values(program)
@@ -61,10 +64,11 @@ def _rewrite(clip: Operator, updates: list[Operator]) -> None:
     sources = dict(zip(clip.outputs["Out"], clip.inputs["X"], strict=True))
     norm = clip.outputs["Norm"]
     factor = f"{norm[0]}@FACTOR"
-    insert_for(
-        clip, "clip_factor", {"X": clip.inputs["X"], "ClipNorm": clip.inputs["ClipNorm"]},
-        {"Factor": factor, "Norm": norm}, {"p": clip.attr("p")},
-    )  # fmt: skip
+    type, slot, attrs = "clip_factor", "X", {"p": clip.attr("p")}
+    if clip.type == "clip_parts":
+        type, slot, attrs = "clip_parts_factor", "Norms", {**attrs, "columns": clip.attr("columns")}
+    inputs = {slot: clip.inputs[slot], "ClipNorm": clip.inputs["ClipNorm"]}
+    insert_for(clip, type, inputs, {"Factor": factor, "Norm": norm}, attrs)
     for update in updates:
         update.set_input("Grad", [sources[name] for name in update.inputs["Grad"]])
         update.set_input("ClipFactor", [factor])

@@ -47,7 +47,10 @@ WITHOUT_SAMPLES = {
         "runtime/test_collective.py",  # results depend on other ranks
     ),
     **dict.fromkeys(
-        ("c_part", "c_reduce_parts", "c_gather_parts", "part_norms", "part_reduction", "clip_parts"),
+        (
+            *("c_part", "c_reduce_parts", "c_gather_parts", "part_norms", "part_reduction"),
+            *("clip_parts", "clip_parts_factor"),
+        ),
         "runtime/test_parts_of_ranks.py",
     ),
     **dict.fromkeys(

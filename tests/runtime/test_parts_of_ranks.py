@@ -112,6 +112,13 @@ def test_norms_and_clips_have_the_bits_of_the_whole_on_all_ranks(clip_norm, p, d
             {"Out": 3, "Norm": 1}, columns=columns, p=p,
         )  # fmt: skip
         assert all(np.allclose(each[-1], norm, rtol=1e-6) for each in clipped)
+        ((factor, same),) = on_ranks(
+            1, fluid.Executor, "clip_parts_factor",
+            lambda _, norms=norms: {"Norms": [norms], "ClipNorm": [threshold]}, {"Factor": 1, "Norm": 1},
+            columns=columns, p=p,
+        )  # fmt: skip
+        assert same.tobytes() == clipped[0][-1].tobytes()
+        assert (factor[0], np.array([factor[1] * factor[2]]).astype(same.dtype)) == (threshold, same)
         wholes = [joined([each[at] for each in clipped], whole) for at, whole in enumerate(expected)]
         for found, whole in zip(wholes, expected, strict=True):
             np.testing.assert_allclose(found, whole, rtol=2e-3 if dtype == "float16" else 1e-6)

@@ -28,6 +28,21 @@ def test_the_update_gets_the_factor():
     ]
 
 
+PARTS = TEXT.replace("data g", "data norms: float64[2, 2, 3]\n      data g").replace(
+    "clip_by_global_norm(X=[g, h], ClipNorm=c)",
+    "clip_parts(X=[g, h], Norms=norms, ClipNorm=c) {columns=[0, 1], max_norm=1.0}",
+)
+
+
+def test_the_update_of_a_part_gets_the_factor():
+    assert op_lines(ShrinkInUpdate(), PARTS, ["n"]) == [
+        "Factor=n@FACTOR, Norm=n = clip_parts_factor(Norms=norms, ClipNorm=c) {columns=[0, 1]}",
+        "[v, w] = merged_sgd(Param=[v, w], LearningRate=rate, Grad=[g, h], ClipFactor=n@FACTOR) {sizes=[3, 4]}",
+    ]
+    by_number = PARTS.replace(", ClipNorm=c", "").replace("n: float32[1]", "n: float64[1]")
+    assert "clip_parts(" in op_lines(ShrinkInUpdate(), by_number, [])[0]
+
+
 LEFT_ALONE = {
     "a clipped gradient is fetched": (TEXT, ["p"]),
     "another operator reads one": (TEXT + "      y: float32[3] = relu(X=p)\n", ["y"]),
