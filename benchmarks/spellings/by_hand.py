@@ -155,6 +155,56 @@ ADAM = Task(
     optimizer=None,
 )
 
+# RMSProp with a velocity
+
+
+def _rms(update):
+    return _each(lambda p, g: update(p, g, _state(f"{p.name}_s", p.shape), _state(f"{p.name}_v", p.shape)))
+
+
+def _rms_from_state(p, g, s, v):
+    layers.assign(0.95 * s + 0.05 * layers.square(g), s)
+    layers.assign(0.9 * v + 0.01 * g / layers.sqrt(s + 1e-6), v)
+    layers.assign(p - v, p)
+
+
+def _rms_from_values(p, g, s, v):
+    new_s = s * 0.95 + g * g * 0.05
+    new_v = v * 0.9 + g * 0.01 / layers.sqrt(new_s + 1e-6)
+    layers.assign(new_s, s)
+    layers.assign(p - new_v, p)
+    layers.assign(new_v, v)
+
+
+def _rms_by_layers(p, g, s, v):
+    layers.assign(layers.elementwise_add(layers.scale(s, 0.95), layers.scale(layers.square(g), 0.05)), s)
+    step = layers.elementwise_div(layers.scale(g, 0.01), layers.pow(layers.scale(s, 1.0, 1e-6), 0.5))
+    layers.assign(layers.elementwise_add(layers.scale(v, 0.9), step), v)
+    layers.assign(layers.elementwise_sub(p, v), p)
+
+
+def _rms_by_sums(p, g, s, v):
+    layers.sums([0.95 * s, 0.05 * (g * g)], out=s)
+    layers.sums([0.9 * v, layers.elementwise_div(g * 0.01, layers.sqrt(s + 1e-6))], out=v)
+    layers.sums([p, v * -1.0], out=p)
+
+
+RMSPROP = Task(
+    LOSS.feed,
+    {
+        "state": _rms(_rms_from_state),
+        "values": _rms(_rms_from_values),
+        "layers": _rms(_rms_by_layers),
+        "sums": _rms(_rms_by_sums),
+        "optimizer": _updated(lambda loss: fluid.optimizer.RMSProp(0.01, momentum=0.9).minimize(loss)),
+    },
+    apart={
+        "sums": Apart("descends at a rate of one", differs_by(["fill_constant"])),
+        "optimizer": Apart("is one operator", differs_by(["merged_rmsprop"], ["merged_elementwise"])),
+    },
+    optimizer=None,
+)
+
 # Gradients of several batches
 
 

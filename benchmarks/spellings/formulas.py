@@ -179,6 +179,18 @@ def _normalized_factor_first(z):
     return apart * (layers.rsqrt(variance + 1e-5) * parameter("g", HIDDEN)) + parameter("b", HIDDEN)
 
 
+def _normalized_factor_divided(z):
+    apart = z - layers.reduce_mean(z, dim=-1, keep_dim=True)
+    variance = layers.reduce_mean(layers.square(apart), dim=-1, keep_dim=True)
+    return parameter("g", HIDDEN) * apart / layers.sqrt(variance + 1e-5) + parameter("b", HIDDEN)
+
+
+def _normalized_factor_between(z):
+    apart = z - layers.reduce_mean(z, dim=-1, keep_dim=True)
+    variance = layers.reduce_mean(layers.square(apart), dim=-1, keep_dim=True)
+    return parameter("g", HIDDEN) * apart * layers.rsqrt(variance + 1e-5) + parameter("b", HIDDEN)
+
+
 def _normalized_by_moments(z):
     mean = layers.reduce_mean(z, dim=-1, keep_dim=True)
     variance = layers.reduce_mean(z * z, dim=-1, keep_dim=True) - mean * mean
@@ -197,6 +209,11 @@ LAYER_NORM = Task(
         "powers": _normalized_rows(lambda x: x**2, lambda x, v: x / v**0.5),
         "quotient of one": _normalized_rows(layers.square, lambda x, v: x * (1.0 / layers.sqrt(v))),
         "factor first": hidden(_normalized_factor_first),
+        "factor before the division": hidden(_normalized_factor_divided),
+        "factor before the root": hidden(_normalized_factor_between),
+        "scale and shift outside": hidden(
+            lambda z: layers.layer_norm(z, scale=False, shift=False) * parameter("g", HIDDEN) + parameter("b", HIDDEN)
+        ),
         "moments": hidden(_normalized_by_moments),
     },
 )

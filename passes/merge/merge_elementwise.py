@@ -24,7 +24,7 @@ from minigraph.types import DType, TensorType
 
 _FLOATS = (DType.FP32, DType.FP64)
 
-_TYPES = frozenset(type for type in TYPES if not type.endswith("_grad")) - {"assign"}
+FORWARD = frozenset(type for type in TYPES if not type.endswith("_grad")) - {"assign"}
 """Operators of a group; gradients belong to the layers before the update."""
 
 _MOST_OPERATORS = 32
@@ -71,12 +71,14 @@ def _writers(program: Program) -> Iterator[Operator]:
     """
     block = program.global_block()
     by_type = block.ops.by_type
-    for op in (op for type, ops in by_type.items() if type in _TYPES or type == "assign" for op in ops):
+    for op in (op for type, ops in by_type.items() if type in FORWARD or type == "assign" for op in ops):
         var = block.vars.get(op.outputs["Out"][0])
         if var is not None and var.persistable and var.dtype in _FLOATS:
             yield op
     if "sgd" in by_type:
-        computed = {name for type, ops in by_type.items() if type in _TYPES for op in ops for name in op.outputs["Out"]}
+        computed = {
+            name for type, ops in by_type.items() if type in FORWARD for op in ops for name in op.outputs["Out"]
+        }
         yield from (op for op in by_type["sgd"] if op.inputs["Grad"][0] in computed)
 
 
@@ -178,7 +180,7 @@ class _Groups:
     def _makers(self, op: Operator) -> Iterator[Operator]:
         """Yield the operators that compute the operands of `op` and may belong to its group."""
         made = map(self._values.writer.get, self._read[op])
-        return (maker for maker in made if maker is not None and maker.type in _TYPES)
+        return (maker for maker in made if maker is not None and maker.type in FORWARD)
 
     def _update(self, group: _Group) -> _Update | None:
         """Describe what a group computes; None if it cannot be merged."""

@@ -5,13 +5,18 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from minigraph.ir import Operator, Program, VarKind
+from minigraph.opdef import EMPTY
 from minigraph.passes.base import Pass
+from minigraph.passes.merge.merge_elementwise import FORWARD
 from minigraph.passes.rewriting import insert_for
 from minigraph.passes.values import Value, Values
 from minigraph.types import DType
 
 _SUMS = ("elementwise_add", "sum")
 _FLOATS = (DType.FP32, DType.FP64)
+
+_MOST_FOLLOWED = 16
+"""Maximum values that are looked at between a gradient and the state that it may be computed from."""
 
 
 class FindMomentum(Pass):
@@ -22,7 +27,8 @@ class FindMomentum(Pass):
 
     Law: every value keeps its bits, because ``momentum`` rounds as the single operators do. Nothing else reads the sum,
     and p, v, g and the rate have at the update the values that the single operators read. Selected rows, other types
-    than float32 and float64, and unknown shapes are left alone.
+    than float32 and float64, and unknown shapes are left alone; so are gradients divided by other state, such as that
+    of RMSProp, which `MergeElementwise` updates together with the velocity.
     """
 
     def apply(self, program: Program) -> bool:
@@ -117,9 +123,26 @@ def _checked(op: Operator, found: _Faded, new: Value, more: list[Operator], valu
     var = block.vars.get(name)
     if readers or var is None or not var.persistable or not _are_alike(op, found, new, values):
         return None
-    if not values.is_there(found.grad, op) or not _may_move(write, op, found, values):
+    if _follows_state(found.grad, op, values) or not values.is_there(found.grad, op):
+        return None
+    if not _may_move(write, op, found, values):
         return None
     return _Step(name, found.grad.name, found.mu, bool(more), [*found.gone, *more, *assigns])
+
+
+def _follows_state(grad: Value, op: Operator, values: Values) -> bool:
+    """Whether operators on elements compute a gradient from state, and not only from the parameter."""
+    pending, seen = [grad], set[Value]()
+    while pending and len(seen) < _MOST_FOLLOWED:
+        value = pending.pop()
+        var = op.block.vars.get(value.name)
+        if var is not None and var.persistable and value.name != op.inputs["Param"][0] and var.shape != (1,):
+            return True
+        made = values.writer.get(value)
+        if made is not None and made.type in FORWARD and value not in seen:
+            pending += [values.read(name, made) for name in made.input_arg_names if name != EMPTY]
+        seen.add(value)
+    return False
 
 
 def _may_move(write: Operator, op: Operator, found: _Faded, values: Values) -> bool:

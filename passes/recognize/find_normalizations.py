@@ -323,17 +323,47 @@ def _factor_first(x: Any, r: Any, g: Any) -> Any:
     return op("elementwise_mul", X=x, Y=op("elementwise_mul", X=r, Y=g, axis=attr()), axis=attr())
 
 
+@rule
+def _factor_between(x: Any, r: Any, g: Any) -> Any:
+    """A factor that meets x before the inverse deviation does."""
+    return op("elementwise_mul", X=op("elementwise_mul", X=x, Y=g, axis=attr()), Y=r, axis=attr())
+
+
+@rule
+def _factor_divided(x: Any, r: Any, g: Any) -> Any:
+    """A factor that meets x before it is divided by the deviation."""
+    return op("elementwise_div", X=op("elementwise_mul", X=x, Y=g, axis=attr()), Y=r, axis=attr())
+
+
 @_factor_first.where
+@_factor_between.where
+@_factor_divided.where
 def _(m: Match) -> Iterator[tuple[bool, str]]:
     yield _is_of_floats(m), "x must be rows of float32 or float64, of known shape"
     yield m.r.shape == (*m.x.shape[:-1], 1) and m.g.shape == m.x.shape[-1:], "r must be a column, g a row"
     yield m.values.producer(m.value("x"), "elementwise_sub") is not None, "x must be a difference"
+
+
+@_factor_first.where
+@_factor_between.where
+def _(m: Match) -> Iterator[tuple[bool, str]]:
     yield m.values.producer(m.value("r"), "rsqrt", "pow", "reciprocal") is not None, "r must be an inverse root"
 
 
+@_factor_divided.where
+def _(m: Match) -> Iterator[tuple[bool, str]]:
+    yield m.values.producer(m.value("r"), "sqrt", "pow") is not None, "r must be a root"
+
+
 @_factor_first.to
+@_factor_between.to
 def _(x: Any, r: Any, g: Any) -> Any:
     return op("elementwise_mul", X=op("elementwise_mul", X=x, Y=r), Y=g)
+
+
+@_factor_divided.to
+def _(x: Any, r: Any, g: Any) -> Any:
+    return op("elementwise_mul", X=op("elementwise_div", X=x, Y=r), Y=g)
 
 
 # Factors and addends of channels
@@ -449,7 +479,7 @@ class FindNormalizations(Rules):
 
     needs = (
         frozenset({"exp", "reduce_sum", "elementwise_div"}),
-        frozenset({"layer_norm", "reshape2", "elementwise_mul", "elementwise_add"}),
+        frozenset({"layer_norm", "elementwise_mul", "elementwise_add"}),
         frozenset({"exp", "reduce_sum", "log", "elementwise_sub"}),
         *(
             frozenset({"reduce_mean", "elementwise_sub", "scale", root})
@@ -460,7 +490,11 @@ class FindNormalizations(Rules):
     rules = (
         *POWERS_OF_NUMBERS,
         *QUOTIENTS_OF_NUMBERS,
-        *with_gradients(_factor_first, "x", "r", "g", with_results=True),
+        *(
+            each
+            for made in (_factor_first, _factor_between, _factor_divided)
+            for each in with_gradients(made, "x", "r", "g", with_results=True)
+        ),
         *(each for made in (_shifted, _shifted_by, _plain) for each in with_gradients(made, "x", with_results=True)),
         *(
             each

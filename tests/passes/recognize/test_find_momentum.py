@@ -70,8 +70,12 @@ OTHERS = {
     "another factor ahead": (SUM, WRITE, AHEAD.replace("0.5", "0.25"), MOVE_AHEAD),
     "another gradient ahead": (SUM, WRITE, AHEAD.replace("X=g", "X=x"), MOVE_AHEAD),
     "the step ahead is read": (SUM, WRITE, AHEAD, "y: float32[3] = relu(X=n)", MOVE_AHEAD),
+    "the gradient is divided by other state": (
+        "persist u: float32[3]", "r: float32[3] = sqrt(X=u)", "q: float32[3] = elementwise_div(X=g, Y=r)",
+        SUM.replace("Y=g", "Y=q"), WRITE, MOVE,
+    ),
     "another variable is written": (SUM, "p = assign(X=m)", "v = sgd(Param=v, Grad=m, LearningRate=rate)"),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("what", OTHERS)

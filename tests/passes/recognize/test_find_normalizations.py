@@ -86,19 +86,34 @@ def test_both_squares_of_moments_may_be_spelled_differently(square, of_mean):
     assert {"layer_norm", "layer_norm_grad"} <= compare((x - mean) * layers.rsqrt(variance + 1e-5), [x], "float64")
 
 
+FORMS = {
+    "factor and deviation": lambda apart, variance, g: apart * (layers.rsqrt(variance) * g),
+    "quotient of one": lambda apart, variance, g: apart * (1.0 / layers.sqrt(variance)) * g,
+    "factor, then division": lambda apart, variance, g: apart * g / layers.sqrt(variance),
+    "factor, then power": lambda apart, variance, g: apart * g / layers.pow(variance, 0.5),
+    "factor, then root": lambda apart, variance, g: apart * g * layers.rsqrt(variance),
+}
+"""Differences from means, divided by deviations and multiplied by `g`."""
+
+
 @pytest.mark.usefixtures("new_program")
-@pytest.mark.parametrize("first", ["factor", "quotient of one"])
-def test_the_inverse_deviation_may_be_a_quotient_or_meet_the_factor_first(first):
-    x, g, b = (data(*each, dtype="float32") for each in (("x", 4, 6), ("g", 6), ("b", 6)))
+@pytest.mark.parametrize(
+    ("form", "dtype"), [*((form, "float32") for form in FORMS), *((form, "float64") for form in FORMS if "," in form)]
+)
+def test_the_factor_may_come_at_any_place(form, dtype):
+    x, g, b = (data(*each, dtype=dtype) for each in (("x", 4, 6), ("g", 6), ("b", 6)))
     apart = x - layers.reduce_mean(x, dim=-1, keep_dim=True)
     variance = layers.reduce_mean(layers.square(apart), dim=-1, keep_dim=True) + 1e-5
-    if first == "factor":
-        out = apart * (layers.rsqrt(variance) * g) + b
-    else:
-        out = apart * (1.0 / layers.sqrt(variance)) * g + b
-    left = compare(out, [x, g, b], "float32")
+    left = compare(FORMS[form](apart, variance, g) + b, [x, g, b], dtype)
     assert {"layer_norm", "layer_norm_grad"} <= left
     assert left.isdisjoint({"reduce_mean", "elementwise_mul", "reduce_mean_grad", "elementwise_mul_grad"})
+
+
+@pytest.mark.usefixtures("new_program")
+def test_scale_and_shift_may_stand_outside():
+    x, g, b = (data(*each, dtype="float32") for each in (("x", 4, 6), ("g", 6), ("b", 6)))
+    left = compare(layers.layer_norm(x, scale=False, shift=False) * g + b, [x, g, b], "float32")
+    assert left.isdisjoint({"elementwise_mul", "elementwise_mul_grad"})
 
 
 def log_of_sum(x):
