@@ -74,7 +74,11 @@ def scale(xp, x, scale_tensor, *, scale, bias, bias_after_scale, out=None):
     if x.dtype == np.float16:
         factor = scale if scale_tensor is None else scale_tensor.astype(np.float32).reshape(())
         wide = x.astype(np.float32)
-        wide = wide * factor + bias if bias_after_scale else (wide + bias) * factor
+        if not bias_after_scale:
+            wide = wide + bias
+        wide = wide * factor
+        if bias and bias_after_scale:  # to add 0 would make 0.0 of -0.0
+            wide = wide + bias
         return deliver(xp, wide.astype(np.float16), out)
     factor, offset = in_type(x.dtype, scale), in_type(x.dtype, bias)
     if scale_tensor is not None:

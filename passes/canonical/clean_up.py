@@ -13,7 +13,6 @@ from minigraph.passes.base import Pass
 from minigraph.passes.rewriting import redirect, stops_gradient
 from minigraph.passes.values import Value, Values
 from minigraph.support.sizes import are_equal
-from minigraph.types import DType
 
 _MAKE_ROWS = frozenset({
     "assign", "assign_value", "fill_constant", "mul", "mul_grad", "slice_grad", "split", "stack_grad", "unstack",
@@ -204,8 +203,8 @@ def _copied(op: Operator, current: _CurrentValues) -> _Written | None:
         return None
     source = op.inputs["X"][0]
     dtype = current.block.vars[source].dtype
-    # The kernel skips a bias of 0 only after the product, and for float16 not even there.
-    if op.type == "scale" and dtype.is_floating and (dtype is DType.FP16 or not op.attr("bias_after_scale")):
+    # The kernel skips a bias of 0 only after the product.
+    if op.type == "scale" and dtype.is_floating and not op.attr("bias_after_scale"):
         return None
     return current.value(source) if current.lies_in_rows(source) else None
 

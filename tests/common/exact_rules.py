@@ -5,8 +5,6 @@ from minigraph.ir import Role
 from minigraph.passes.rules import attr, marked, op, rule, value
 from minigraph.types import DType
 
-KEEPS_MINUS_ZERO = "scale adds its bias in float16, which makes -0 a 0"
-
 
 def have_one_shape(first, *others):
     """Whether nothing is broadcast, in whatever run."""
@@ -54,11 +52,6 @@ def minus_of_minus(x):
     return layers.scale(marked(layers.scale(x, -1.0), shared=True), -1.0)
 
 
-@minus_of_minus.where
-def _(m):
-    yield m.x.dtype is not DType.FP16, KEEPS_MINUS_ZERO
-
-
 @minus_of_minus.to
 def _(x):
     return x
@@ -67,6 +60,11 @@ def _(x):
 @rule
 def abs_of_relu(x):
     return op(("abs", "relu"), X=layers.relu(x))
+
+
+@abs_of_relu.where
+def _(m):
+    yield m.x.dtype is not DType.FP16, "NumPy's maximum of -0 and 0 is -0 in float16"
 
 
 @abs_of_relu.to
@@ -185,7 +183,6 @@ def _(m):
     yield have_one_shape(m.x, m.y, m.d), "all must have one known shape"
     yield m.d.tensor_type.dtype.is_floating, "a gradient must have numbers"
     yield not (m.x.lod_level or m.y.lod_level or m.d.lod_level), "a gradient has the sequences of its operand"
-    yield m.d.dtype is not DType.FP16, KEEPS_MINUS_ZERO
 
 
 @mul_of_grad.to

@@ -1,7 +1,8 @@
-"""All passes that are written as rules, on one random program at a time: every law of `minigraph.rewrite.check` holds.
+"""Passes of rules on one random program at a time: every law of `minigraph.rewrite.check` holds.
 
-The patterns of all of them are planted, so that each fires often. `check` draws other programs for each pass; here they
-share a program and what the interpreter computes of it, which is most of the time.
+They are all passes that are written as rules, and one of the exact rules of the tests. The patterns of all of them are
+planted, so that each fires often. `check` draws other programs for each pass; here they share a program and what the
+interpreter computes of it, which is most of the time.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from functools import cache
 from random import Random
 
 import numpy as np
+from exact_rules import RULES
 
 from minigraph.passes import IN_ORDER
 from minigraph.passes.base import Pass, Pipeline
@@ -27,7 +29,7 @@ _SHARE_OF_OPEN = 0.15
 
 @cache
 def _passes() -> tuple[Pass, ...]:
-    return tuple(each for each in IN_ORDER if isinstance(each, Rules))
+    return *(each for each in IN_ORDER if isinstance(each, Rules)), Rules(*RULES)
 
 
 @cache

@@ -64,8 +64,9 @@ def _overwriting(choose: random.Random) -> None:
     main = Program()
     with fluid.program_guard(main, Program()), fluid.unique_name.guard():
         block = main.global_block()
-        x = block.create_var(name="x", shape=[3, 3], dtype="float32", is_data=True)
-        block.create_var(name="w", shape=[3, 3], dtype="float32", persistable=True)
+        dtype = choose.choice(("float32", "float32", "float64", "float16"))
+        x = block.create_var(name="x", shape=[3, 3], dtype=dtype, is_data=True)
+        block.create_var(name="w", shape=[3, 3], dtype=dtype, persistable=True)
         names = ["x", "w"]
         for _ in range(choose.randint(2, 12)):
             _append(choose, block, names)
@@ -78,7 +79,7 @@ def _overwriting(choose: random.Random) -> None:
     known = [n for n, var in block.vars.items() if var.tensor_type and var.kind is VarKind.LOD_TENSOR and n != "x"]
     known = [name for name in known if not name.startswith("shape@")]  # which only gradients read
     fetch = choose.sample(known, min(len(known), choose.choice([1, 1, 2, 4])))
-    data = np.random.default_rng(choose.randrange(2**16)).standard_normal((2, 3, 3)).astype("float32")
+    data = np.random.default_rng(choose.randrange(2**16)).standard_normal((2, 3, 3)).astype(dtype)
     data[choose.randrange(2), 0, :2] = choose.choice([0.0, -0.0, np.inf, 1e-40]), -0.0
 
     def history(program: Program) -> Any:
@@ -134,7 +135,7 @@ def _append_op(choose: random.Random, block: Block, names: list[str]) -> None:
 
 def _append_branch(choose: random.Random, names: list[str], depth: int) -> None:
     read = layers.reduce_sum(_variable(choose.choice(names)))
-    zero = layers.fill_constant([1], "float32", 0.0)
+    zero = layers.fill_constant([1], read.dtype, 0.0)
     target = _variable(choose.choice(names))
 
     def branch() -> Any:

@@ -141,6 +141,15 @@ def test_clip_keeps_nan_and_brings_infinity_to_the_bound(dtype):
     assert np.array_equal(run("clip", {"X": x}, min=-0.75, max=0.5), expected, equal_nan=True)
 
 
+def test_a_bias_of_zero_leaves_minus_zero():
+    for dtype in ("float16", "float32", "float64"):
+        x = fluid.data(f"x_{dtype}", [3], dtype)
+        (y,) = fluid.Executor().run(
+            feed={x.name: np.array([-0.0, 0.0, 1.0], dtype)}, fetch_list=[fluid.layers.scale(x)]
+        )
+        assert list(np.signbit(y)) == [True, False, False]
+
+
 @pytest.mark.parametrize(("low", "high"), [(1.0, 1.0), (2.0, 1.0), (np.nan, 1.0), (0.0, np.nan)])
 def test_clip_needs_min_below_max(low, high):
     x = np.zeros(3, "float32")
