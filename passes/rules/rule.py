@@ -126,8 +126,9 @@ class Rule(Pass):
         _require_program(self, program)
         if op is not None:
             return nearest(self, [_operator(program, op)])
-        answers = [nearest(self, block.ops[:]) for block in program.blocks]
-        answer = max(answers, key=lambda each: (len(each.matched), each.op is None))
+        answers = [(nearest(self, block.ops[:]), _depth(block)) for block in program.blocks]
+        # Of equally near ones the innermost: an operator with a sub-block stands for all that is in it.
+        answer, _ = max(answers, key=lambda each: (len(each[0].matched), each[0].op is None, each[1]))
         if not answer.matched and answer.slot == "type":  # any operator differs in its type: this one says nothing
             wanted = ", ".join(dict.fromkeys(map(str, self.pattern.ops)))
             return WhyNot(self.name, answer.wanted, slot="type", expected=wanted, found="none of them in the program")
@@ -429,6 +430,12 @@ def _require_program(rule: Pass, program: Program) -> None:
         raise WrongTypeError(
             f"{rule.name} looks at Programs, got {program!r:.60}", hint="Give fluid.default_main_program(), or another."
         )
+
+
+def _depth(block: Block) -> int:
+    """How many blocks a block is in."""
+    parent = block.parent_block
+    return 0 if parent is None else 1 + _depth(parent)
 
 
 def _operator(program: Program, given: Operator | Variable | str | int) -> Operator:

@@ -623,3 +623,19 @@ def test_a_reason_ends_with_what_to_do(name):
     program = Program.parse(f"block 0\n  data x: float32[2]\n  data a: float32[1]\n  {lines}")
     program.roots = ("z",)
     assert str(pair.why_not(program, "z")).endswith(hint)
+
+
+def test_of_equally_near_operators_the_innermost_is_told():
+    program = Program()
+    with fluid.program_guard(program, Program()), fluid.unique_name.guard():
+        x = fluid.data("x", [2])
+        y = layers.scale(layers.relu(x), scale=2.0)
+        i, end = (layers.fill_constant([1], "int64", number) for number in (0, 3))
+        condition = layers.less_than(i, end)
+        with layers.While(condition).block():
+            layers.assign(layers.scale(layers.tanh(y), scale=2.0), output=y)
+            layers.increment(i, in_place=True)
+            layers.less_than(i, end, cond=condition)
+    answer = scales.why_not(program)
+    assert answer.op.block.idx == 1
+    assert "tanh" in str(answer)
