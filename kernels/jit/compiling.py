@@ -50,6 +50,8 @@ def _compiler(name, **options):
 
 
 def _compile(name, signature, cache):
+    if name not in _functions:  # but in a module that this one imports
+        return globals()[name].py_func.__globals__["_compile"](name, signature, cache)
     if signature == {pointer!r}:
         return _cfunc(signature, cache=cache, error_model="numpy")(_functions[name])
     function = _compiler(name, cache=cache)
@@ -133,7 +135,7 @@ class Loops:
     *modules : str
         Modules of `minigraph.kernels.jit.loops`; a module stands before the modules that use it.
     text : str
-        Further functions, which use those of the modules.
+        Further functions, which use those of the modules. Loops of the same modules share the compiled functions.
     """
 
     def __init__(self, *modules: str, text: str = "") -> None:
@@ -141,7 +143,7 @@ class Loops:
 
     @property
     def source(self) -> str:
-        return _joined(self._modules) + self.text
+        return _imports(self._modules) + self.text if self.text else _joined(self._modules)
 
     @property
     def import_line(self) -> str:
@@ -166,6 +168,13 @@ class Loops:
     def is_compiled(self, name: str, signature: str) -> bool:
         """Whether `compiled` would return at once."""
         return (self.source, name, signature) in _compiled
+
+
+@cache
+def _imports(names: tuple[str, ...]) -> str:
+    """Lines that import the functions of modules: those for tables by a line of their own, as many need them."""
+    groups = [tuple(name for name in names if (name in ("layout", "table")) is is_table) for is_table in (False, True)]
+    return "".join(Loops(*group).import_line for group in groups if group)
 
 
 @cache
@@ -242,8 +251,8 @@ def _module(source: str, cached: bool) -> ModuleType:
     """`source` as a module whose functions numba compiles when they are called."""
     module = _modules.get(source)
     if module is None:
-        for imported in re.findall(r"^from (minigraph_jit_\w+) import", source, flags=re.M):
-            _module(_imported[imported], cached)
+        for imported in _sources_imported_by(source):
+            _module(imported, cached)
         functions = tuple(re.findall(r"^def (\w+)", source, flags=re.M))
         lists = "".join(f"\n{each} = ()" for each in _LISTS if f"\n{each} = " not in source)
         text = source + lists + _FOOTER.format(names=functions, pointer=POINTER)
@@ -257,6 +266,10 @@ def _module(source: str, cached: bool) -> ModuleType:
         exec(compile(text, str(path), "exec"), module.__dict__)
         _modules[source] = module
     return module
+
+
+def _sources_imported_by(source: str) -> list[str]:
+    return [_imported[name] for name in re.findall(r"^from (minigraph_jit_\w+) import", source, flags=re.M)]
 
 
 @cache
@@ -288,9 +301,11 @@ def _write_once(path: Path, text: str) -> None:
 
 
 def _throw_away(source: str) -> None:
-    """Remove numba's files for `source`, and the module."""
+    """Remove numba's files for `source`, and the module; and those that it imports."""
     from pathlib import Path
 
+    for imported in _sources_imported_by(source):
+        _throw_away(imported)
     _modules.pop(source, None)
     name = _file_name(source)
     sys.modules.pop(name, None)

@@ -15,11 +15,11 @@ from minigraph.kernels.jit.recording import STATUS, Recording, Symbol
 
 _PARAMETERS = {
     "m": ("carray(pointer(load(operands + {at}), like), (load(sizes + {size}), load(sizes + {size} + 8)))", 1, 2),
-    "v": ("vector(operands, {operand}, load(sizes + {size}), like)", 1, 1),
-    "w": ("vector(operands, {operand}, load(sizes + {size}), np.float64(0))", 1, 1),
-    "l": ("vector(operands, {operand}, load(sizes + {size}), label)", 1, 1),
-    "n": ("vector(operands, {operand}, 1, like)[0]", 1, 0),
-    "f": ("vector(operands, {operand}, 1, np.float64(0))[0]", 1, 0),
+    "v": ("array_at(load(operands + {at}), load(sizes + {size}), like)", 1, 1),
+    "w": ("array_at(load(operands + {at}), load(sizes + {size}), np.float64(0))", 1, 1),
+    "l": ("array_at(load(operands + {at}), load(sizes + {size}), label)", 1, 1),
+    "n": ("load_as(load(operands + {at}), like)", 1, 0),
+    "f": ("load_as(load(operands + {at}), np.float64(0))", 1, 0),
     "i": ("load(sizes + {size})", 0, 1),
 }
 """By letter of a parameter the expression for it, its number of operands, and its number of sizes.
@@ -43,15 +43,15 @@ def _loops(modules: Sequence[str], name: str, letters: str) -> Loops:
     given = []
     for letter in letters:
         expression, operands, sizes = _PARAMETERS[letter]
-        given.append(expression.format(operand=operand, at=8 * operand, size=8 * size))
+        given.append(expression.format(at=8 * operand, size=8 * size))
         operand, size = operand + operands, size + sizes
     call = f"{name}({', '.join(given)})"
-    lines = ["", "", "def in_table(operands, sizes, status, like, label):"]
-    lines += [f"    if {call}:", "        store(status, 1)"] if "l" in letters else [f"    {call}"]
+    body = [f"    if {call}:", "        store(own, 1)"] if "l" in letters else [f"    {call}"]
+    lines = []
     for number in ("float32", "float64"):
         for label in ("int32", "int64"):
             lines += ["", "", f"def {name}_{number}_{label}(operands, sizes, strides, own):"]
-            lines += [f"    in_table(operands, sizes, own, np.{number}(0), np.{label}(0))"]
+            lines += [f"    like, label = np.{number}(0), np.{label}(0)", *body]
     return Loops(*modules, "layout", "table", text="\n".join([*lines, ""]))
 
 

@@ -40,7 +40,7 @@ def _loops(steps: tuple[str, ...], replaced: tuple[int, ...], own: int, ones: in
     lines += ["    for i in range(x0_.size):", *(f"        x{i} = x{i}_[i]" for i in range(own))]
     lines += [f"        {line}" for line in statements(of_each, values)]
     lines += [f"        x{at}_[i] = y{i}" for i, at in enumerate(replaced)]
-    given = [f"vector(operands, {i}, {'load(sizes)' if i < own else 1}, like)" for i in range(own + ones)]
+    given = [f"array_at(load(operands + {8 * i}), {'load(sizes)' if i < own else 1}, like)" for i in range(own + ones)]
     lines += ["", "", "def merged_in_table(operands, sizes, strides, own):", f"    like = np.{kind}(0)"]
     lines += [f"    merged({', '.join(given)})", ""]
     return Loops(*MODULES[kind], "layout", "table", text="\n".join(lines))

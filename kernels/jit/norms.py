@@ -151,24 +151,18 @@ def part_norms(xp, x, *, blocks, p):
     return sums
 
 
-_TEXT = """
+_SQUARES = """
 
-def squares(operands, sizes, like):
-    total, rest = parts_of_squares(vector(operands, 0, load(sizes), like))
+def squares_{kind}(operands, sizes, strides, own):
+    total, rest = parts_of_squares(array_at(load(operands), load(sizes), np.{kind}(0)))
     store_as(load(operands + 8), total)
     store_as(load(operands + 8) + 8, rest)
 
+"""
 
-def squares_float32(operands, sizes, strides, own):
-    squares(operands, sizes, np.float32(0))
-
-
-def squares_float64(operands, sizes, strides, own):
-    squares(operands, sizes, np.float64(0))
-
-
+_TEXT = """
 def total_of_squares(operands, sizes, strides, own):
-    store_as(load(operands + 8), added_exactly(vector(operands, 0, load(sizes), np.float64(0))))
+    store_as(load(operands + 8), added_exactly(array_at(load(operands), load(sizes), np.float64(0))))
 
 
 def total_within_bounds(operands, sizes, strides, status):
@@ -177,7 +171,9 @@ def total_within_bounds(operands, sizes, strides, status):
         store(status, 1)
 """
 
-_IN_TABLES = Loops("norms", "layout", "table", text=_TEXT)
+_IN_TABLES = Loops(
+    "norms", "layout", "table", text="".join([*(_SQUARES.format(kind=kind) for kind in ("float32", "float64")), _TEXT])
+)
 
 
 @cache

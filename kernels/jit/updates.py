@@ -52,15 +52,17 @@ def _loops(rule: UpdateRule, element: Element) -> Loops:
 def _loops_for_tables(rule: UpdateRule, element: Element) -> Loops:
     """The loop, called with operands of a table: the vectors, the single inputs, `shrink`, and a vector of numbers."""
     names, singles, count = _vectors(element), element.singles, len(element.numbers)
-    given = [f"vector(operands, {i}, load(sizes), like)" for i in range(len(names))]
-    given += [f"vector(operands, {len(names) + i}, 1, like)" for i in range(len(singles))]
-    last = len(names) + len(singles)
-    given += [f"vector(operands, {last}, 1, like)[0]"]
-    given += [f"vector(operands, {last + 1}, {count + 1}, like)[{i}]" for i in range(count + 1)]
-    lines = ["", "def update(operands, sizes, strides, like):", f"    {rule.type}({', '.join(given)})", ""]
+    addresses = [f"load(operands + {8 * i})" for i in range(len(names) + len(singles) + 2)]
+    given = [f"array_at({at}, {'load(sizes)' if i < len(names) else 1}, like)" for i, at in enumerate(addresses[:-2])]
+    given += [f"load_as({addresses[-2]}, like)", *(f"numbers[{i}]" for i in range(count + 1))]
+    lines = [""]
     for kind in ("float32", "float64"):
-        lines += [f"def update_{kind}(operands, sizes, strides, own):"]
-        lines += [f"    update(operands, sizes, strides, np.{kind}(0))", ""]
+        lines += [f"def update_{kind}(operands, sizes, strides, own):", f"    like = np.{kind}(0)"]
+        lines += [
+            f"    numbers = array_at({addresses[-1]}, {count + 1}, like)",
+            f"    {rule.type}({', '.join(given)})",
+            "",
+        ]
     return Loops("functions", "layout", "table", text=_loops(rule, element).text + "\n".join(lines))
 
 

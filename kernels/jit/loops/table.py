@@ -10,7 +10,7 @@ import numpy as np
 
 from minigraph.kernels.jit.loops.layout import HEAD, WORDS_OF_ARRAY, WORDS_OF_CALL, WORDS_OF_MOVE
 
-INTRINSICS = ("load", "store", "load_as", "store_as", "pointer", "call", "call_c")
+INTRINSICS = ("load", "store", "load_as", "store_as", "pointer", "array_at", "call", "call_c")
 
 try:
     from numba import carray
@@ -72,6 +72,22 @@ def pointer(context, address, like):
         return builder.inttoptr(arguments[0], context.get_value_type(signature.return_type))
 
     return types.CPointer(like)(types.int64, like), generate
+
+
+def array_at(context, address, size, like):
+    """The numbers from an address on as an array of as many numbers of the type of `like`."""
+    from numba.core import types
+
+    def generate(context, builder, signature, arguments):
+        from numba.np.arrayobj import make_array, populate_array
+
+        array = make_array(signature.return_type)(context, builder)
+        data = builder.inttoptr(arguments[0], array.data.type)
+        step = context.get_constant(types.intp, context.get_abi_sizeof(data.type.pointee))
+        populate_array(array, data, [arguments[1]], [step], step, meminfo=None)
+        return array._getvalue()
+
+    return types.Array(like, 1, "C")(types.int64, types.int64, like), generate
 
 
 def call(context, function, operands, sizes, strides, own):
@@ -161,11 +177,6 @@ def walk(table, arrays):
     return 0
 
 
-def vector(operands, i, size, like):
-    """Operand number `i` as a vector of numbers of the type of `like`."""
-    return carray(pointer(load(operands + 8 * i), like), (size,))
-
-
 def copy(operands, sizes, strides, own):
     """Copy bytes, as many as the first size says."""
     move(load(operands), load(operands + 8), load(sizes))
@@ -198,13 +209,14 @@ def copy_rows(operands, sizes, strides, own):
 
 def choose(operands, sizes, strides, like):
     """Write the first number where a byte is true, else the second one."""
-    size, z = load(sizes), vector(operands, 3, load(sizes), like)
+    size, z = load(sizes), array_at(load(operands + 24), load(sizes), like)
     first, second = load(strides + 8), load(strides + 16)
     is_dense = load(strides) == 1 and load(strides + 24) == z.itemsize
     if is_dense and first in (0, z.itemsize) and second in (0, z.itemsize):
         # Loops without steps, which the compiler makes of instructions for several numbers at once.
-        condition = vector(operands, 0, size, np.int8(0))
-        x, y = vector(operands, 1, size if first else 1, like), vector(operands, 2, size if second else 1, like)
+        condition = array_at(load(operands), size, np.int8(0))
+        x = array_at(load(operands + 8), size if first else 1, like)
+        y = array_at(load(operands + 16), size if second else 1, like)
         if first and second:
             choose_each(condition, x, y, z)
         elif first:
@@ -250,7 +262,7 @@ def add_row(operands, sizes, strides, like):
     """``z = x + y`` for each row of a matrix `x`; one loop for all is quicker than one of NumPy's for each row."""
     rows, columns = load(sizes), load(sizes + 8)
     x = carray(pointer(load(operands), like), (rows, columns))
-    y = vector(operands, 1, columns, like)
+    y = array_at(load(operands + 8), columns, like)
     z = carray(pointer(load(operands + 16), like), (rows, columns))
     for i in range(rows):
         for j in range(columns):
@@ -259,7 +271,7 @@ def add_row(operands, sizes, strides, like):
 
 def check_same(operands, sizes, status, like):
     """Set the status if the words of a vector are not the same."""
-    x = vector(operands, 0, load(sizes), like)
+    x = array_at(load(operands), load(sizes), like)
     for i in range(1, x.size):
         if x[i] != x[0]:
             store(status, 1)
@@ -285,19 +297,19 @@ def rounded_float64(operands, sizes, strides, own):
 
 def factor(operands, like):
     """Write threshold, scale and ratio as numbers of float64, from the first and the last of them."""
-    numbers = vector(operands, 2, 3, np.float64(0))
+    numbers = array_at(load(operands + 16), 3, np.float64(0))
     numbers[0], numbers[1], numbers[2] = load_as(load(operands), like), 1.0, load_as(load(operands + 8), 0.0)
 
 
 def shrink(operands, status, one):
     """Write the factor that the threshold, scale and ratio of a `clip_factor` stand for, if no digit of it is lost."""
-    factor = vector(operands, 0, 3, np.float64(0))
+    factor = array_at(load(operands), 3, np.float64(0))
     threshold, scale, ratio = factor[0], factor[1], factor[2]
     number = threshold / ratio / scale
     if ratio <= threshold / scale:
-        vector(operands, 2, 1, one)[0] = one
-    elif number > vector(operands, 1, 1, np.float64(0))[0]:
-        vector(operands, 2, 1, one)[0] = number
+        store_as(load(operands + 16), one)
+    elif number > load_as(load(operands + 8), np.float64(0)):
+        array_at(load(operands + 16), 1, one)[0] = number
     else:
         store(status, 1)
 
@@ -332,7 +344,7 @@ def take_rows(operands, sizes, status, label):
 
     The sizes are how many numbers there are and how many rows, the bytes of a row, and the padding.
     """
-    numbers, x, y = vector(operands, 0, load(sizes), label), load(operands + 8), load(operands + 16)
+    numbers, x, y = array_at(load(operands), load(sizes), label), load(operands + 8), load(operands + 16)
     rows, size, padding = load(sizes + 8), load(sizes + 16), load(sizes + 24)
     for i in range(numbers.size):
         at = np.int64(numbers[i])
@@ -348,7 +360,7 @@ def take_rows(operands, sizes, status, label):
 
 def put_rows(operands, sizes, status, label):
     """Write each row over that of a table that its number tells; the last one stays."""
-    numbers, x, y = vector(operands, 0, load(sizes), label), load(operands + 8), load(operands + 16)
+    numbers, x, y = array_at(load(operands), load(sizes), label), load(operands + 8), load(operands + 16)
     rows, size = load(sizes + 8), load(sizes + 16)
     for i in range(numbers.size):
         at = np.int64(numbers[i])
@@ -363,7 +375,7 @@ def add_rows(operands, sizes, status, like, label):
 
     The sizes are those of `take_rows`, and the columns.
     """
-    numbers, rows, padding = vector(operands, 0, load(sizes), label), load(sizes + 8), load(sizes + 24)
+    numbers, rows, padding = array_at(load(operands), load(sizes), label), load(sizes + 8), load(sizes + 24)
     columns = load(sizes + 32)
     x = carray(pointer(load(operands + 8), like), (numbers.size, columns))
     y = carray(pointer(load(operands + 16), like), (rows, columns))
@@ -423,7 +435,7 @@ def dot(operands, sizes, strides, blas, one, like):
 def axpy(operands, sizes, strides, blas, one, like):
     """``y = 0 + a * x`` for a number and a vector."""
     I, size = type(like), load(sizes)
-    y = vector(operands, 2, size, one)
+    y = array_at(load(operands + 16), size, one)
     for i in range(size):
         y[i] = one - one
     a = load_as(load(operands), one)
