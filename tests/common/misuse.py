@@ -66,6 +66,7 @@ def misuse(function, args, kwargs, faults, wrong=WRONG, check=lambda result: Non
     """Call `function` with each of its arguments replaced in turn; notes in `faults` what should not be."""
     signature = inspect.signature(function)
     right = signature.bind(*args, **kwargs).arguments
+    before = None
     for name, parameter in signature.parameters.items():
         if parameter.kind is parameter.VAR_KEYWORD:
             continue
@@ -75,15 +76,18 @@ def misuse(function, args, kwargs, faults, wrong=WRONG, check=lambda result: Non
             given = dict(right)
             given[name] = (value,) if parameter.kind is parameter.VAR_POSITIONAL else value
             bound = inspect.BoundArguments(signature, given)
-            try_out(
-                lambda b=bound: check(function(*b.args, **b.kwargs)), f"{function.__qualname__} {name}={what}", faults
-            )
+            title = f"{function.__qualname__} {name}={what}"
+            before = try_out(lambda b=bound: check(function(*b.args, **b.kwargs)), title, faults, before)
 
 
-def try_out(call, title, faults):
-    """Note in `faults` whether a call ends in anything but a valid program or an error of the project's own."""
+def try_out(call, title, faults, before=None):
+    """Note in `faults` whether a call ends in anything but a valid program or an error of the project's own.
+
+    `before` is the state that this call finds, where it is known; the result is the state that the next call finds.
+    """
     main, startup = fluid.default_main_program(), fluid.default_startup_program()
-    before = state_of(main, startup)
+    if before is None:
+        before = state_of(main, startup)
     try:
         with all_or_nothing():
             call()
@@ -92,12 +96,14 @@ def try_out(call, title, faults):
                 str(program)
             raise Rollback
     except Rollback:
-        return
+        return None  # some calls change what is not undone
     except Exception as error:
         if fault := fault_of(error):
             faults.append(f"{title} -> {fault}")
-    if state_of(main, startup) != before:
+    after = state_of(main, startup)
+    if after != before:
         faults.append(f"{title} leaves something behind")
+    return after
 
 
 def fault_of(error):

@@ -91,9 +91,17 @@ def modules() -> dict[str, Path]:
     return {module_name(file): file for file in files}
 
 
+def statements(node: ast.AST) -> Iterator[ast.AST]:
+    """The statements in a node at any depth; to walk through their expressions, too, would take most of the time."""
+    for field in ("body", "orelse", "finalbody", "handlers", "cases"):
+        for each in getattr(node, field, ()):
+            yield each
+            yield from statements(each)
+
+
 def imported(module: str, path: Path) -> Iterator[tuple[str, int]]:
     """Modules of the package that a module imports anywhere, with the line."""
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in statements(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom) and node.module:
