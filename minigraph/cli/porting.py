@@ -7,6 +7,7 @@ import ast
 import importlib
 import io
 import json
+import os
 import sys
 import tokenize
 from collections.abc import Iterator
@@ -258,10 +259,11 @@ def _removed(tree: ast.AST, imports: list[ast.Import | ast.ImportFrom]) -> Itera
 
 
 def _add_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("scripts", nargs="+", metavar="SCRIPT", type=Path)
+    parser.add_argument("scripts", nargs="+", metavar="SCRIPT", type=Path, help="a script, or a folder of scripts")
     parser.add_argument(
-        "-o", "--output", metavar="FOLDER", type=Path, help="write the changed scripts there; without it only list"
-    )
+        "-o", "--output", metavar="FOLDER", type=Path,
+        help="write the changed scripts there, in the folders that they lie in; without it only list",
+    )  # fmt: skip
 
 
 def _run(options: argparse.Namespace) -> int:
@@ -271,7 +273,7 @@ def _run(options: argparse.Namespace) -> int:
     something is missing, or a script could not be read.
     """
     lacking = 0
-    for script in options.scripts:
+    for script, place in _placed_scripts(options.scripts):
         content = read_file(script, "the script")
         try:
             encoding = _encoding(content, script)
@@ -286,10 +288,18 @@ def _run(options: argparse.Namespace) -> int:
             print(f"{script}:{lines}: {name} differs. Fluid: {fluid} Minigraph: {here}")
         lacking += len(ported.missing)
         if options.output is not None:
-            write_files({options.output / script.name: [ported.source.encode(encoding)]})
+            write_files({options.output / place: [ported.source.encode(encoding)]})
         told = f"{len(ported.missing)} names are missing" if ported.missing else "every name is here"
         print(f"{script}: {ported.changed} imports of Paddle changed, {told}", file=sys.stderr)
     return 1 if lacking else 0
+
+
+def _placed_scripts(given: list[Path]) -> list[tuple[Path, Path]]:
+    """Each script, with its path below the folder that holds all: a package keeps its folders."""
+    scripts = [each for path in given for each in (sorted(path.rglob("*.py")) if path.is_dir() else [path])]
+    holders = [path if path.is_dir() else path.parent for path in given]
+    shared = Path(os.path.commonpath([path.absolute() for path in holders]))
+    return [(script, script.absolute().relative_to(shared)) for script in scripts]
 
 
 def _encoding(content: bytes, script: Path) -> str:

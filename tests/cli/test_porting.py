@@ -123,6 +123,20 @@ def test_a_script_that_cannot_be_read_keeps_no_other_from_being_written(tmp_path
     assert ported == "# coding: gbk\nimport minigraph as fluid  # 损失\n"
 
 
+def test_scripts_of_one_name_are_written_to_folders_of_their_own(tmp_path, capsys):
+    for folder in ("nets", "nets/small"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "__init__.py").write_text(f"import paddle.fluid as fluid\nWHERE = {folder!r}\n")
+    (tmp_path / "train.py").write_text("from nets import fluid, small\n")
+    given = [str(tmp_path / "nets"), str(tmp_path / "train.py")]
+    assert main(["port", *given, "-o", str(tmp_path / "new")]) == 0
+    for folder in ("nets", "nets/small"):
+        written = (tmp_path / "new" / folder / "__init__.py").read_text()
+        assert written == f"import minigraph as fluid\nWHERE = {folder!r}\n"
+    assert (tmp_path / "new" / "train.py").read_text() == "from nets import fluid, small\n"
+    assert capsys.readouterr().err.count("every name is here") == 3
+
+
 def test_the_command_fails_when_names_are_missing(tmp_path, capsys):
     script = tmp_path / "train.py"
     script.write_text("import paddle.fluid as fluid\nfluid.layers.yolo_box\n", encoding="utf-8")
