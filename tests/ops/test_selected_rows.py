@@ -93,6 +93,21 @@ def test_adam_gives_what_it_gives_for_the_dense_gradient_with_its_powers_one_ste
         np.testing.assert_allclose(sparse[name], expected[name], rtol=1e-6, atol=1e-9, err_msg=name)
 
 
+def test_adam_has_no_gradient_for_rows_that_nothing_has_looked_up():
+    """Fluid reads on behind the list of rows, and finds 33 there: what the allocator keeps behind a small array."""
+    main, startup, scope = fluid.Program(), fluid.Program(), fluid.Scope()
+    with fluid.program_guard(main, startup):
+        ids = fluid.data("ids", [None, 1], "int64")
+        rows = fluid.embedding(ids, [40, 3], is_sparse=True, param_attr=fluid.ParamAttr(name="table"))
+        fluid.optimizer.Adam(0.1).minimize(layers.reduce_sum(rows))
+    executor = fluid.Executor()
+    executor.run(startup, scope=scope)
+    executor.run(main, {"ids": np.array([[9], [2], [9]])}, scope=scope)
+    moments = np.array(scope.find_var("table_moment1_0").get_tensor())
+    np.testing.assert_allclose(moments[[2, 9]], [[0.1] * 3, [0.2] * 3], rtol=1e-6)
+    assert np.flatnonzero(moments.any(axis=1)).tolist() == [2, 9]
+
+
 @pytest.mark.parametrize("make", [fluid.optimizer.Adam, fluid.optimizer.AdamW])
 def test_lazy_updates_change_only_the_rows_looked_up(make):
     options = {"weight_decay": 0.0} if make is fluid.optimizer.AdamW else {}
