@@ -101,6 +101,11 @@ NETWORKS = {
     each.__name__: each for each in (perceptron, lenet, characters, recurrence, residual, autoencoder, measured)
 }
 
+SHORT = dict.fromkeys(NETWORKS, (10,))
+LONG = dict.fromkeys(("perceptron", "lenet", "characters"), (100,))
+BOTH = {name: (*marks, *LONG.get(name, ())) for name, marks in SHORT.items()}
+"""Numbers of steps after which networks are compared; one training shows the shorter one on its way."""
+
 
 def feeds_of(block, step):
     rng = np.random.default_rng(step)
@@ -128,24 +133,26 @@ def built(name, ranks, sharded=False):
     return main, startup, twin, norm
 
 
-def train(programs, rank, ranks, steps):
-    """Digests of state and norms after the steps of one rank; all ranks may run the same programs."""
+def train(programs, rank, ranks, marks):
+    """Digests of state and norms after these numbers of steps of one rank; all ranks may run the same programs."""
     main, startup, twin, norm = programs
-    executor, scope = fluid.Executor(), fluid.Scope()
-    executor.run(startup, scope=scope)
-    norms = []
-    for step in range(steps):
-        parts = {key: np.split(array, ranks)[rank] for key, array in feeds_of(main.global_block(), step).items()}
-        norms.append(executor.run(twin, parts, [norm], scope=scope)[0].tobytes())
     names = [p.name for p in main.all_parameters()]
     names += [out for op in main.global_block().ops.of_type("auc") for out in (*op.output("StatPosOut"), "kept")]
-    params = [np.array(scope.find_var(name).get_tensor()).tobytes() for name in names]
-    return [hashlib.sha256(b"".join(each)).hexdigest() for each in (params, norms)]
+    executor, scope = fluid.Executor(), fluid.Scope()
+    executor.run(startup, scope=scope)
+    norms, found = [], []
+    for step in range(max(marks)):
+        parts = {key: np.split(array, ranks)[rank] for key, array in feeds_of(main.global_block(), step).items()}
+        norms.append(executor.run(twin, parts, [norm], scope=scope)[0].tobytes())
+        if step + 1 in marks:
+            params = [np.array(scope.find_var(name).get_tensor()).tobytes() for name in names]
+            found.append([hashlib.sha256(b"".join(each)).hexdigest() for each in (params, norms)])
+    return found
 
 
 if __name__ == "__main__":
-    _, count, *options = sys.argv
-    for name in [each for each in NETWORKS if each in options] or NETWORKS:
-        for sharded in (False, True) if "sharded" in options else (False,):
+    for name, marks in {"short": SHORT, "long": LONG, "both": BOTH}[sys.argv[1]].items():
+        for sharded in (False, True) if "sharded" in sys.argv else (False,):
             programs = built(name, parallel.size(), sharded)
-            print(name, *train(programs, parallel.rank(), parallel.size(), int(count)))
+            for mark, digests in zip(marks, train(programs, parallel.rank(), parallel.size(), marks), strict=True):
+                print(name, mark, *digests)
