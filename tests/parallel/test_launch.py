@@ -38,7 +38,7 @@ with fluid.program_guard(main):
     out = main.global_block().create_var(name="out")
     type = "c_allreduce_max" if what == "other" and rank == parallel.size() - 1 else "c_allreduce_sum"
     main.global_block().append_op(type, {"X": x}, {"Out": out})
-executor = fluid.Executor()
+executor = fluid.Executor() if parallel.size() < 8 else fluid.Interpreter()  # which many ranks start in less time
 for step in range(3):
     if rank == parallel.size() - 1 and step == 2 and what != "train":
         with open(__file__ + ".time", "w") as file:  # what is printed may be lost
