@@ -95,8 +95,51 @@ CHEAP = (
       w: float32[1, 4] = mul(X=x, Y=a)
       h: float32[1, 64] = mul(X=w, Y=b)
     """,
+    # Costs that leave out a dimension, add dimensions up, or leave out the second product are wrong about these.
+    """
+    block 0
+      data x: float32[1, 4]
+      param a: float32[4, 32]
+      param b: float32[32, 4]
+      w: float32[1, 32] = mul(X=x, Y=a)
+      h: float32[1, 4] = mul(X=w, Y=b)
+    """,
+    """
+    block 0
+      data x: float32[4, 32]
+      param a: float32[32, 4]
+      param b: float32[4, 1]
+      w: float32[32, 1] = mul(X=a, Y=b)
+      h: float32[4, 1] = mul(X=x, Y=w)
+    """,
+    """
+    block 0
+      data x: float32[4, 16]
+      param a: float32[16, 1]
+      param b: float32[1, 2]
+      w: float32[4, 1] = mul(X=x, Y=a)
+      h: float32[4, 2] = mul(X=w, Y=b)
+    """,
+    """
+    block 0
+      data x: float32[2, 1]
+      param a: float32[1, 16]
+      param b: float32[16, 4]
+      w: float32[1, 4] = mul(X=a, Y=b)
+      h: float32[2, 4] = mul(X=x, Y=w)
+    """,
 )
 """Programs whose order is the cheaper one already."""
+
+OPEN = """
+    block 0
+      data x: float32[-1, 8]
+      param a: float32[8, 64]
+      param b: float32[64, 8]
+      w: float32[8, 8] = mul(X=a, Y=b)
+      h: float32[-1, 8] = mul(X=x, Y=w)
+"""
+"""A program whose order is the cheaper one for a batch of more than four."""
 
 NETWORK = """
     block 0
@@ -133,7 +176,12 @@ def _dearer(answer: RoundingStudentPass) -> str:
         program = parsed(text, ["h"])
         before, after = figures(program)["flops"], figures(sound(answer, program))["flops"]
         if after > before:
-            return f"{before:,} flops become {after:,}. Compare the costs of both orders in a condition, by .where."
+            return (
+                f"{before:,} flops become {after:,}. Compare the costs of both orders in a condition, by .where: each "
+                f"of the two products takes rows * inner * columns.\n{program}"
+            )
+    if not sound(answer, parsed(OPEN, ["h"])).equals(parsed(OPEN, ["h"])):
+        return "The batch of x is -1, which is no number to compare: leave the order as it is if a size is not known."
     return ""
 
 

@@ -76,7 +76,19 @@ def _raw(clip: StudentPass) -> str:
     before, after = (outcome(program, feed, names) for program in (network(), sound(clip, network())))
     if any(before[name].tobytes() != after[name].tobytes() for name in names):
         return "The raw gradient has another value than before. Write the clipped one under a new name."
+    before, after = (outcome(program, feed, ["watched"]) for program in (_watched(), sound(clip, _watched())))
+    if before["watched"].tobytes() != after["watched"].tobytes():
+        return "An operator that is no update reads the clipped gradient. Let only updates read it."
     return ""
+
+
+def _watched() -> Program:
+    """Return a training program in which another operator reads a raw gradient."""
+    program = network()
+    with program_guard(program, Program()):
+        watched = program.global_block().create_var(name="watched")
+        program.global_block().append_op("square", {"X": "w_0@GRAD"}, {"Out": watched})
+    return program
 
 
 def _optimizers(clip: StudentPass) -> str:
@@ -100,8 +112,9 @@ def _role(clip: StudentPass) -> str:
     for op in clips:
         if not (op.role & Role.CLIP and op.role & Role.OPTIMIZE):
             return f"{op.type} has the role {op.role!r}. Give clips Role.OPTIMIZE | Role.CLIP."
-        if len(op.role_vars) != 2:
-            return f"{op.type} has role_vars {list(op.role_vars)}. Name the parameter and its raw gradient."
+        if tuple(op.role_vars) not in [(f"w_{number}", f"w_{number}@GRAD") for number in range(2)]:
+            said = "Name the parameter and its raw gradient, in this order."
+            return f"{op.type} has role_vars {list(op.role_vars)}. {said}"
     return "" if clips else UNDONE
 
 

@@ -74,6 +74,18 @@ CASES = (
         "The fused operator asks for labels of shape [8, 1]. Give the rule a condition on m.label.shape, by .where.",
     ),
     Case(
+        "labels of two dimensions for values of three",
+        """
+        block 0
+          data x: float32[2, 3, 4]
+          data label: int64[2, 3]
+          p: float32[2, 3, 4] = softmax(X=x)
+          Y=loss: float32[2, 3], XShape=s: float32[2, 3, 4, 0], MatchX=m: float32[2, 3, 1] = cross_entropy2(X=p, Label=label)
+        """,  # noqa: E501
+        ("loss",),
+        "The fused operator asks for labels of shape [2, 3, 1]: compare with the number of dimensions of x.",
+    ),
+    Case(
         "the probabilities are read, too",
         """
         block 0

@@ -22,12 +22,16 @@ UNDONE = "The updates read gradients without decay."
 FEED = {"x": np.array([[1.0, -2.0, 2.0]], "float32")}
 
 
-def network(clips: bool = True, decays: bool = False, optimizer: str = "SGD") -> Program:
+def network(
+    clips: bool = True, decays: bool = False, optimizer: str = "SGD", names: tuple[str, ...] = ("w",)
+) -> Program:
     """Return a training program whose gradients may be clipped, and decayed as fluid does it."""
     main = Program()
     with program_guard(main, Program()), unique_name.guard():
-        x = fluid_data("x", [None, 3])
-        loss = layers.mean(layers.square(layers.fc(x, 2, param_attr="w", bias_attr=False)))
+        value = fluid_data("x", [None, 3])
+        for name in names:
+            value = layers.fc(value, 2, param_attr=name, bias_attr=False)
+        loss = layers.mean(layers.square(value))
         make = getattr(optimizers, optimizer)
         make(
             0.1,
@@ -43,7 +47,10 @@ def judge(call: Call) -> Iterator[Finding]:
 
 
 def _without_clip(decay: StudentPass) -> str:
-    return _compared(decay, clips=False)
+    message = _compared(decay, clips=False)
+    if not message and _compared(decay, clips=False, names=("w", "v", "u")):
+        return "Of three parameters not all decay, or some by more: look at each update, and add to each gradient once."
+    return message
 
 
 def _with_clip(decay: StudentPass) -> str:
@@ -96,14 +103,14 @@ def _again(decay: StudentPass) -> str:
     return f"{message}\nLeave alone what has a decay: operators with Role.REGULARIZE wrote it." if message else ""
 
 
-def _compared(decay: StudentPass, clips: bool = True, optimizer: str = "SGD") -> str:
+def _compared(decay: StudentPass, clips: bool = True, optimizer: str = "SGD", names: tuple[str, ...] = ("w",)) -> str:
     """Compare new parameters with those of fluid's decay."""
     plain, expected, found = (
         outcome(program, FEED)
         for program in (
-            network(clips, False, optimizer),
-            network(clips, True, optimizer),
-            sound(decay, network(clips, False, optimizer)),
+            network(clips, False, optimizer, names),
+            network(clips, True, optimizer, names),
+            sound(decay, network(clips, False, optimizer, names)),
         )
     )
     difference = first_difference(expected, found, 1e-5)
