@@ -46,7 +46,7 @@ class FuseElementwise(Pass):
     ----------
     least : int
         Minimum elements of a result: for fewer, a group costs as much as its operators. The first dimension counts as
-        32 at least, so that programs need not be rewritten for each small batch.
+        the power of two below it, and as 32 at least, so that programs need not be rewritten for each batch.
     """
 
     keeps_roles: ClassVar[bool] = False
@@ -81,7 +81,10 @@ class FuseElementwise(Pass):
 
     def _is_large(self, shape: Sequence[int]) -> bool:
         """Whether a result is large enough; a batch is asked for only if the elements of a sample are few."""
-        return prod(shape[1:]) * _BATCH >= self.least or prod(shape) >= self.least
+        rows, each = _BATCH, prod(shape[1:])
+        while 0 < rows * each < self.least:
+            rows *= 2
+        return rows * each >= self.least and (rows == _BATCH or prod(shape[:1]) >= rows)
 
     def _kind(self, op: Operator, block: Block) -> TensorType | None:
         """Return the type of all results of `op`; None if it may not be fused."""

@@ -60,14 +60,24 @@ def test_a_spelling_is_rewritten_once_for_all_batches(name):
     assert again == {each for of_tasks in REASONS.values() for each in of_tasks.get(name, ())}
 
 
-def test_groups_of_operators_on_elements_hold_for_all_small_batches():
+@pytest.mark.parametrize(
+    ("columns", "batches", "is_group"),
+    [
+        (40, (2, 3, 24, 26, 512), True),
+        (20, (2, 33, 40, 52, 63), False),
+        (20, (64, 70, 100, 513), True),
+        (9, (2, 80, 115, 127), False),
+        (9, (128, 300), True),
+    ],
+)
+def test_groups_of_operators_on_elements_hold_for_many_batches(columns, batches, is_group):
     main = fluid.Program()
     with fluid.program_guard(main, fluid.Program()), fluid.unique_name.guard():
-        x = fluid.data("x", [None, 40])
+        x = fluid.data("x", [None, columns])
         loss = fluid.layers.reduce_sum(fluid.layers.tanh(fluid.layers.relu(x)))
-    sizes = [{"x": TensorType(x.dtype, (batch, 40))} for batch in (2, 3, 24, 26, 512)]
+    sizes = [{"x": TensorType(x.dtype, (batch, columns))} for batch in batches]
     first = planned(main, sizes[0], [loss.name])
-    assert "fused_elementwise" in [step.op.type for step in first.steps.steps]
+    assert ("fused_elementwise" in [step.op.type for step in first.steps.steps]) == is_group
     assert not any(is_rewritten_again(planned(main, types, [loss.name], first), first) for types in sizes[1:])
 
 
