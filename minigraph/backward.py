@@ -4,6 +4,7 @@ from typing import Any
 
 from minigraph.autodiff.backward import ParamsGrads, append_backward, gradients
 from minigraph.ir import Variable
+from minigraph.opdef import GRAD_SUFFIX
 
 __all__ = ["ParamsGrads", "append_backward", "calc_gradient", "gradients"]
 
@@ -14,3 +15,7 @@ def calc_gradient(
     """`gradients`, as its one element where there is one input: the spelling of fluid before 1.5."""
     found = gradients(targets, inputs, target_gradients, no_grad_set)
     return found[0] if len(found) == 1 else found
+
+
+def _append_grad_suffix_(name: str) -> str:
+    return name + GRAD_SUFFIX

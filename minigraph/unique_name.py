@@ -9,7 +9,7 @@ from contextvars import ContextVar
 from typing import Any
 
 from minigraph.support.context import holding
-from minigraph.support.undo import JOURNAL
+from minigraph.support.undo import CURRENT, JOURNAL
 
 
 class UniqueNameGenerator:
@@ -54,6 +54,12 @@ def generate(key: str) -> str:
     ['fc_0', 'fc_1', 'relu_0']
     """
     return (_GENERATOR.get() or _DEFAULT)(key)
+
+
+def generate_with_ignorable_key(key: str) -> str:
+    """`generate`; in the imperative mode the key is ``tmp``, as in fluid."""
+    programs = CURRENT.get()
+    return generate("tmp" if programs is not None and programs[0].computes_at_once else key)
 
 
 def switch(

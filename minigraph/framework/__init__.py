@@ -4,6 +4,7 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
+from minigraph import unique_name as unique_name
 from minigraph.eager.block import EagerBlock
 from minigraph.eager.guard import eager_block
 from minigraph.eager.guard import enabled as in_dygraph_mode

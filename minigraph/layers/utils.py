@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from minigraph.errors import ProgramError, WrongTypeError
+from minigraph.ir import Variable
 from minigraph.support.nest import difference, flatten, is_nested, map_structure, pack
 from minigraph.support.public import public
 
@@ -76,3 +77,15 @@ def assert_same_structure(nest1: Any, nest2: Any, check_types: bool = True) -> N
         different = f"a {type(nest1).__name__} and a {type(nest2).__name__}"
     if different:
         raise ProgramError(f"the two structures differ: {different}")
+
+
+def _contain_var(list_or_tuple: Sequence[Any]) -> bool:
+    """Whether a variable is among the elements."""
+    return any(isinstance(each, Variable) for each in list_or_tuple)
+
+
+def _is_symmetric_padding(padding: Sequence[int], data_dim: int) -> bool:
+    """Whether each of `data_dim` dimensions has as much padding before as after: one number each, or two that agree."""
+    if len(padding) not in (data_dim, 2 * data_dim):
+        raise ProgramError(f"padding must have {data_dim} or {2 * data_dim} elements, got {len(padding)}")
+    return len(padding) == data_dim or list(padding[::2]) == list(padding[1::2])

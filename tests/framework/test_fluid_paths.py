@@ -131,6 +131,24 @@ def test_a_function_is_no_module():
     assert importlib.util.find_spec("minigraph.layers._nothing") is None
 
 
+def test_small_helpers_are_those_of_fluid():
+    assert fluid.framework.unique_name is fluid.unique_name
+    assert fluid.backward._append_grad_suffix_("x") == "x@GRAD"
+    assert [utils._is_symmetric_padding(each, 2) for each in ([1, 2], [1, 1, 2, 2], [1, 2, 1, 2])] == [
+        True,
+        True,
+        False,
+    ]
+    with pytest.raises(ProgramError, match="padding must have 2 or 4 elements, got 3"):
+        utils._is_symmetric_padding([1, 2, 3], 2)
+    with fluid.program_guard(fluid.Program(), fluid.Program()), fluid.unique_name.guard():
+        assert utils._contain_var((1, fluid.data("x", [2])))
+        assert not utils._contain_var([1, "x"])
+        assert fluid.unique_name.generate_with_ignorable_key("x_slice") == "x_slice_0"
+    with dygraph.guard(), fluid.unique_name.guard():
+        assert fluid.unique_name.generate_with_ignorable_key("x_slice") == "tmp_0"
+
+
 def test_the_value_of_a_variable_is_read_from_the_scope():
     with fluid.program_guard(fluid.Program(), fluid.Program()), fluid.unique_name.guard():
         layers.fc(fluid.data("x", [None, 3]), 2, param_attr=fluid.initializer.Constant(0.5))
