@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from heapq import heappop, heappush
 from math import inf, prod
 from typing import Any, NamedTuple
 
-from minigraph.ir import Operator, Program, VarKind
+from minigraph.ir import Operator, Parameter, Program, VarKind
 from minigraph.kernels.formulas import TYPES
 from minigraph.opdef import EMPTY
 from minigraph.ops.merged_elementwise import LISTS, NUMBERS, RESULTS, SHARED, TYPE
@@ -196,6 +196,8 @@ class _Groups:
         lists = [value for value in outer if value in old or not self._is_shared(value, group)]
         numbers = [value for value in outer if value not in lists and self._is_number(value, group)]
         shared = [value for value in outer if value not in lists and value not in numbers]
+        if any(values.readers[target] for target in targets) and self._may_be_differentiated((*targets, *outer)):
+            return None
         # Descents alone are left to `MergeUpdates`. A variable that is not read need not have a value yet.
         fits = len(lists) <= len(LISTS) and len(numbers) <= len(NUMBERS) and len(ends) <= len(RESULTS)
         is_whole = made.issuperset(new) and len(set(new)) == len(new) and set(lists).issuperset(old)
@@ -228,6 +230,17 @@ class _Groups:
         """Whether no other group reads a single element, but those that change single elements."""
         groups = {self._of.get(reader) for reader in self._values.readers[value]}
         return group.kind.shape != (1,) and all(each in (None, group) or each.kind.shape == (1,) for each in groups)
+
+    def _may_be_differentiated(self, found: Iterable[Value]) -> bool:
+        """Whether a loss of values may still get gradients: a merged operator has none."""
+        block, writer = self._values.block, self._values.writer
+        if block.program.backward_passes or block.program.is_concrete:
+            return False
+        known = ((value, block.vars[value.name]) for value in found if value.name in block.vars)
+        return any(
+            not var.stop_gradient and (isinstance(var, Parameter) or (value in writer and not var.persistable))
+            for value, var in known
+        )
 
     def _steps(self, ops: Sequence[Operator], names: dict[Value, str]) -> Iterator[str]:
         """Yield the calls of a group as text, and name what they compute."""

@@ -137,6 +137,13 @@ def test_other_updates_stay(what):
     assert not is_merged(lines(*OTHERS[what], fetch=["y"] if "y: " in str(OTHERS[what]) else []))
 
 
+@pytest.mark.parametrize("kind", ["persist", "param"])
+def test_updates_of_parameters_that_a_later_loss_may_read_stay(kind):
+    body = "\n".join(" " * 6 + line for line in (*P, *Q, "y: float32[3] = relu(X=p)"))
+    found = op_lines(MergeElementwise(), HEAD.replace("persist p", f"{kind} p") + body, ["p", "q", "y"])
+    assert is_merged(found) == (kind == "persist")
+
+
 def test_what_is_fetched_stays():
     assert not is_merged(lines(*P, *Q, fetch=["n_p"]))
 
