@@ -48,12 +48,13 @@ def _definition(forward: str, inputs: str, outputs: str, doc: str, check: Check)
             hint=f"Give one of them to {forward}_grad_grad.",
         )  # fmt: skip
         found: dict[str, TensorType] = {}
+        (start, leading), *_ = given.items()
         for slot, own in given.items():
             require_floating(own, slot)
+            require_same_dtype(f"{start} and {slot}", leading, own)
             name = differentiated(slot)[0]
             first = found.setdefault(name, own)
             what = f"{slot} and what it belongs to"
-            require_same_dtype(what, first, own)
             found[name] = first.with_shape(merge_shapes(first.shape, own.shape, what))
         if len(operands) == 2 and all(name in found for name in operands):
             absent = [None] * (len(definition.inputs) - 2)

@@ -4,14 +4,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from one_op import OneOp
 from sampled import TWICE_DIFFERENTIABLE, WITHOUT_SECOND_GRADIENT, differentiated_twice, each, with_gradients
 
 import minigraph as fluid
 from minigraph.autodiff.decompositions.all_rules import RULES
-from minigraph.errors import ProgramError
+from minigraph.errors import OpError, ProgramError
 from minigraph.opdef import all_definitions, definition_of
 from minigraph.opdef.gradient_rules import FusedGrad
 from minigraph.passes import EXACT
+from minigraph.rewrite.random_programs.rows import SAMPLES
 
 
 @each(TWICE_DIFFERENTIABLE)
@@ -72,6 +74,16 @@ def test_narrower_types_give_the_same_up_to_rounding(sample):
             assert value.dtype == narrow.feed[name].dtype
             scale = np.abs(expected[name]).max(initial=1.0)
             assert np.allclose(value, expected[name], rtol=tolerance, atol=tolerance * scale), (dtype, name)
+
+
+@each([sample for sample in SAMPLES if sample.op.endswith("_grad_grad")])
+def test_operands_of_several_types_are_refused(sample):
+    floating = [slot for slot, (given, *_) in sample.inputs.items() if given.dtype.kind == "f"]
+    for other in floating[1:]:
+        types = {slot: "float16" if slot == other else "float32" for slot in floating}
+        inputs = {slot: sample.inputs[slot][0].astype(type) for slot, type in types.items()}
+        with pytest.raises(OpError, match="must have one element type"):
+            OneOp(sample.op, inputs, sample.attrs)
 
 
 def test_an_operator_without_a_rule_is_an_error_that_names_it_and_the_variable(monkeypatch):
