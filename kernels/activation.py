@@ -191,13 +191,14 @@ def rsqrt(xp, x, *, out=None):
 @kernel("rsqrt_grad")
 @widened
 def rsqrt_grad(xp, result, d_out, *, out=None):
-    return xp.multiply(d_out, -0.5 * result * result * result, out=out)
+    # From the gradient on, as Paddle multiplies: a power of the result may overflow where the gradient is 0.
+    return xp.multiply(-0.5 * d_out * result * result, result, out=out)
 
 
 @kernel("reciprocal_grad")
 @widened
 def reciprocal_grad(xp, result, d_out, *, out=None):
-    return xp.multiply(d_out, -xp.square(result), out=out)
+    return xp.multiply(-d_out * result, result, out=out)
 
 
 @kernel("pow")

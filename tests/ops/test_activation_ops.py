@@ -260,3 +260,11 @@ def test_a_beta_of_swish_that_is_a_variable_is_used_and_has_a_gradient(beta):
     np.testing.assert_allclose(found, x * share, rtol=1e-12)
     slopes = x * x * share * (1 - share)
     np.testing.assert_allclose(slope, [slopes.sum()] if len(beta) == 1 else slopes.sum(0), rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("type", "expected"), [("rsqrt", [-0.0, -15811389.0, 0.0]), ("reciprocal", [-0.0, -9.999999e19, 0.0])]
+)
+def test_gradients_near_0_are_those_of_paddle_where_a_power_of_the_result_overflows(type, expected):
+    x, d = (np.array(each, "float32") for each in ([1e-30, 1e-25, 1e-22], [0.0, 1e-30, -0.0]))
+    np.testing.assert_allclose(gradient(type, {"X": x}, "X", cotangent=d), np.float32(expected), rtol=2e-7)
