@@ -106,7 +106,7 @@ def agree(vectors: Iterable[Any]) -> bool:
 
 
 def apart(joined: Any, sizes: Sequence[int]) -> Any:
-    """One vector as the vectors of so many elements that it was joined of; None and [] as they are."""
+    """Cut the vector in a list into vectors of these sizes; None and [] are returned as they are."""
     return np.split(joined[0], list(accumulate(sizes))[:-1]) if joined else joined
 
 

@@ -301,7 +301,7 @@ def _write_once(path: Path, text: str) -> None:
 
 
 def _throw_away(source: str) -> None:
-    """Remove numba's files for `source`, and the module; and those that it imports."""
+    """Remove the module of a source and numba's files for it, and those of the sources that it imports."""
     from pathlib import Path
 
     for imported in _sources_imported_by(source):

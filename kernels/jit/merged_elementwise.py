@@ -127,7 +127,7 @@ def _record_loop(
 
 
 def _apart(joined: Sequence[Symbol], sizes: Sequence[int]) -> list[Symbol]:
-    """Parts of one vector, of so many elements."""
+    """Cut one vector into parts of these sizes."""
     (vector,) = joined
     ends = list(accumulate(sizes))
     return [vector[end - size : end] for end, size in zip(ends, sizes, strict=True)]

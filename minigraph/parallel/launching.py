@@ -58,7 +58,7 @@ def launch(
             try:
                 streams = (process.stdout, sys.stdout), (process.stderr, sys.stderr)
                 shown = [readers.submit(_show, *each) for each in streams]
-                # Where nobody reads any more, a rank that writes would wait.
+                # A rank that writes waits forever once nobody reads its output.
                 for each in wait(shown, return_when=FIRST_EXCEPTION).done:
                     each.result()
                 died = [each.result() for each in shown]

@@ -91,7 +91,7 @@ class Case:
 
     @cached_property
     def computed(self) -> list[dict[str, Any] | None]:
-        """What each operator computes, see `results_by_op`."""
+        """Results of each operator, see `results_by_op`."""
         return results_by_op(self)
 
     @cached_property
@@ -300,7 +300,7 @@ def _require_modest(op: Operator, read: Callable[[str], Any]) -> None:
 
 
 _PREPARED: WeakKeyDictionary[Program, dict[Any, Any]] = WeakKeyDictionary()
-"""What runs of programs evaluate; each program is run on several arrays, and with errors."""
+"""Prepared programs by program: each is run on several arrays, and with rounding errors."""
 
 
 class _Bounded(Interpreter):

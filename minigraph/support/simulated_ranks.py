@@ -28,7 +28,7 @@ class _Meeting:
         self.rounds: list[list[Any]] = [[None] * size, [None] * size]
         self.histories: list[list[Call]] = [[] for _ in range(size)]
         self.totals = [(0.0, 0.0)] * size
-        """What the ranks have added up of the latest sum in place."""
+        """Sums of squares of each rank's part of the latest sum in place."""
         self.failed: tuple[int, BaseException] | None = None
         self._lock = threading.Lock()
 

@@ -154,7 +154,7 @@ class _Groups:
         kind = self._kind(op)
         around = [each for each in readers if each is not None and each.kind == kind]
         if kind is not None and not around and len(readers) == 1 and op not in self._ends:
-            # What only one group reads may be its own number.
+            # A single element that only one group reads may be its own number.
             around = [each for each in readers if each is not None and each.kind.with_shape((1,)) == kind]
         if kind is None or not (op in self._ends or len(around) == len(readers)):
             return False
@@ -227,7 +227,7 @@ class _Groups:
         return kind.shape == (1,) and bool(readers - {None, group})
 
     def _is_number(self, value: Value, group: _Group) -> bool:
-        """Whether no other group reads a single element, but those that change single elements."""
+        """Whether only this group reads a single element; groups that change single elements do not count."""
         groups = {self._of.get(reader) for reader in self._values.readers[value]}
         return group.kind.shape != (1,) and all(each in (None, group) or each.kind.shape == (1,) for each in groups)
 

@@ -95,7 +95,7 @@ def _exchange(match: Match, fragment: Fragment, returned: list[str], old: list[O
 
 
 def _needed_nodes(match: Match, fragment: Fragment, returned: Sequence[str]) -> Sequence[Node]:
-    """Return the operators of the replacement but those that serve only results that the matched ones do not make."""
+    """Return the operators of the replacement that serve results which the matched operators make."""
     if None not in match.results:
         return fragment.nodes
     wanted = [name for name, value in zip(returned, match.results, strict=True) if value is not None]
