@@ -433,7 +433,7 @@ def _require_program(rule: Pass, program: Program) -> None:
 
 
 def _depth(block: Block) -> int:
-    """How many blocks a block is in."""
+    """Number of blocks around a block."""
     parent = block.parent_block
     return 0 if parent is None else 1 + _depth(parent)
 

@@ -1,4 +1,4 @@
-"""What a grade says of answers that no question of lesson 1 expects."""
+"""Messages of a grade for answers that no question of lesson 1 expects."""
 
 from minigraph.lessons.read_a_program import program
 from minigraph.lessons.read_a_program.questions import questions
