@@ -87,7 +87,7 @@ def op(
         if len(slots) != len(names):
             raise TypeError(f"{type}: {len(names)} input slots but {len(slots)} positional parameters")
         for name in attrs:
-            if str(infer.__annotations__[name]) not in CONVERTERS:
+            if _annotation(infer, name) not in CONVERTERS:
                 raise TypeError(f"attribute {name}: no attribute type {infer.__annotations__[name]}")
 
         if "Param" in names and "Grad" in rows.split():
@@ -125,7 +125,7 @@ def _made_of_function(
     out_slots = tuple(Slot(n.rstrip("*~?"), "*" in n, "?" in n, "~" in n) for n in outputs.split())
     definition = OpDef(
         inputs=tuple(
-            _input_slot(name, str(infer.__annotations__[p]), name in rows, name in arrays)
+            _input_slot(name, _annotation(infer, p), name in rows, name in arrays)
             for name, p in zip(inputs, slots, strict=True)
         ),
         outputs=out_slots,
@@ -176,8 +176,14 @@ def _input_slot(name: str, annotation: str, takes_rows: bool, takes_arrays: bool
     )  # fmt: skip
 
 
+def _annotation(infer: Callable[..., Any], parameter: str) -> str:
+    """An annotation as text, which it is in a file that postpones annotations."""
+    given = infer.__annotations__[parameter]
+    return given if isinstance(given, str) else inspect.formatannotation(given)
+
+
 def _attr(infer: Callable[..., Any], parameter: str) -> Attr:
-    kind = str(infer.__annotations__[parameter])
+    kind = _annotation(infer, parameter)
     default = (infer.__kwdefaults__ or {}).get(parameter, REQUIRED)
     name = parameter.removesuffix("_")
     return Attr(name, kind, default if default is REQUIRED else converter_of(name, kind)(default))
