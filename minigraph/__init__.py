@@ -109,6 +109,7 @@ from minigraph.executor.compiled_program import BuildStrategy, CompiledProgram, 
 from minigraph.executor.interpreter import Interpreter
 from minigraph.executor.parallel_executor import ParallelExecutor
 from minigraph.framework.flags import get_flags, set_flags
+from minigraph.framework.op_library import load_op_library
 from minigraph.framework.version_check import require_version
 from minigraph.ir import Block, Operator, Parameter, Program, Variable
 from minigraph.ir.default_programs import default_main_program, default_startup_program, program_guard
@@ -226,6 +227,7 @@ __all__ = [
     "layers",
     "load",
     "load_dygraph",
+    "load_op_library",
     "load_program_state",
     "memory_optimize",
     "metrics",

@@ -149,7 +149,7 @@ class ProgramError(MinigraphError, ValueError):
 
 
 class NotSupportedError(ProgramError, NotImplementedError):
-    """A method of fluid's that does nothing, here and there."""
+    """A function of fluid's that does nothing: here and there, or only here."""
 
 
 class NotFoundError(ProgramError, KeyError):

@@ -11,6 +11,7 @@ from minigraph.eager.guard import enabled as in_dygraph_mode
 from minigraph.eager.tensor import EagerParameter
 from minigraph.errors import ProgramError
 from minigraph.framework.flags import get_flags, set_flags
+from minigraph.framework.op_library import load_op_library
 from minigraph.framework.op_protos import OpProtoHolder
 from minigraph.framework.version_check import require_version
 from minigraph.ir import Block, Operator, Parameter, Program, Variable
@@ -38,8 +39,8 @@ __all__ = [
     "Block", "OpProtoHolder", "Operator", "Parameter", "Program", "Variable", "convert_np_dtype_to_dtype_",
     "cpu_places", "cuda_pinned_places", "cuda_places", "default_main_program", "default_startup_program",
     "device_guard", "dtype_is_floating", "dygraph_not_support", "dygraph_only", "get_flags", "grad_var_name",
-    "in_dygraph_mode", "is_compiled_with_cuda", "name_scope", "program_guard", "require_version", "set_flags",
-    "switch_main_program", "switch_startup_program",
+    "in_dygraph_mode", "is_compiled_with_cuda", "load_op_library", "name_scope", "program_guard", "require_version",
+    "set_flags", "switch_main_program", "switch_startup_program",
 ]  # fmt: skip
 
 # Fluid's other names.

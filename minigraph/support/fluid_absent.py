@@ -45,7 +45,7 @@ _PROTOBUF = Absent(
     "protobuf's classes are not here",
     "Read a description with Program.parse_from_string or io.load_inference_model, or print it: minigraph show MODEL.",
 )
-_CODE = Absent("operators of compiled libraries cannot be loaded", "Write the operator with layers.py_func.")
+_CODE = Absent("operators of compiled libraries cannot be loaded", "Define them in Python, see load_op_library.")
 
 _NAMES = {
     _HASHED: "search_pyramid_hash",
@@ -59,10 +59,9 @@ _NAMES = {
     """,
     _SERVERS: """
         HashName RoundRobin TrainerDesc MultiTrainer DistMultiTrainer
-        PipelineTrainer DataFeedDesc HDFSClient multi_download
-        multi_upload load_persistables_for_increment load_persistables_for_inference convert_dist_to_sparse_program
-        tdm_child tdm_sampler rank_attention parameter_server
-        hdfs hdfs_utils fleet_util fleet_barrier_util minigraph.incubate.fleet.utils
+        PipelineTrainer DataFeedDesc load_persistables_for_increment load_persistables_for_inference
+        convert_dist_to_sparse_program tdm_child tdm_sampler rank_attention parameter_server
+        fleet_util fleet_barrier_util lookup_table_utils
         distribute_lookup_table ps_dispatcher MPISymetricRoleMaker
         communicator device_worker trainer_desc trainer_factory data_feed_desc minigraph.distributed
     """,
@@ -82,7 +81,7 @@ _NAMES = {
     _OLDER: "FC",
     _OLDER_CLIPS: "NullGradientClipAttr BaseGradientClipAttr",
     _DESCRIPTIONS: "ProgramDesc BlockDesc OpDesc",
-    _CODE: "load_op_library sysconfig",
+    _CODE: "sysconfig",
     _PROTOBUF: "proto framework_pb2",
 }
 

@@ -16,7 +16,7 @@ from typing import Any
 from minigraph.errors import UnknownImportError, UnknownNameError, caller_site
 
 _PACKAGES = {
-    "minigraph.contrib": "extend_optimizer op_frequence utils",
+    "minigraph.contrib": "extend_optimizer op_frequence",
     "minigraph.contrib.layers": "metric_op nn rnn_impl",
     "minigraph.contrib.mixed_precision": "fp16_lists",
     "minigraph.contrib.reader": "distributed_reader",

@@ -108,8 +108,8 @@ def test_an_unknown_name_is_refused_by_every_path():
         ),
         ("from minigraph.core import AnalysisConfig", "minigraph.core has no 'AnalysisConfig': .* inference engine"),
         (
-            "from minigraph.incubate.fleet.utils.hdfs import HDFSClient",
-            "minigraph.incubate.fleet has no 'utils': .* param",
+            "from minigraph.incubate.fleet.utils.fleet_util import FleetUtil",
+            "minigraph.incubate.fleet.utils has no 'fleet_util': .* param",
         ),
         ("import minigraph.contrib.slim.prune", "minigraph.contrib has no 'slim': .* quantization"),
         (
@@ -415,7 +415,7 @@ def test_every_public_name_of_fluid_is_here_or_says_why_not(module):
         ("core.create_paddle_predictor", "inference engine is out of scope"),
         ("transpiler.HashName", "parameter servers"),
         ("incubate.fleet.parameter_server", "parameter servers"),
-        ("incubate.fleet.base.hdfs", "parameter servers"),
+        ("incubate.fleet.utils.fleet_util", "parameter servers"),
         ("FC", "only before 1.8"),
         ("clip.NullGradientClipAttr", "only before 1.8"),
         ("core.ProgramDesc", "are their own descriptions"),

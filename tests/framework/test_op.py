@@ -4,8 +4,14 @@ import numpy as np
 import pytest
 
 import minigraph as fluid
-from minigraph.errors import NotFoundError, WrongTypeError
+from minigraph.errors import NotFoundError, NotSupportedError, WrongTypeError
+from minigraph.kernels import kernel
+from minigraph.kernels import registry as kernels
 from minigraph.op import Operator
+from minigraph.opdef import op
+from minigraph.opdef import registry as definitions
+from minigraph.opdef.gradient_rules import fused
+from minigraph.types import TensorType
 
 CPU = fluid.CPUPlace()
 
@@ -64,3 +70,37 @@ def test_misuse_is_an_error_before_anything_is_computed():
     scope.var("x")
     with pytest.raises(NotFoundError, match="scale: x holds no value yet"):
         Operator("scale", X="x", Out="y").run(scope, CPU)
+
+
+@pytest.fixture
+def tables(monkeypatch):
+    """Copies of the tables of operators and kernels, so that no other test finds what a test defines."""
+    for module, names in ((definitions, ("_MAKERS", "_DEFINITIONS")), (kernels, ("_KERNELS",))):
+        for name in names:
+            monkeypatch.setattr(module, name, dict(getattr(module, name)))
+
+
+def test_an_operator_of_a_library_is_defined_in_python(tables):
+    with pytest.raises(NotSupportedError, match=r"load_op_library: 'relu2.so' is compiled against Paddle") as caught:
+        fluid.load_op_library("relu2.so")
+    assert "minigraph.opdef.op and minigraph.kernels.kernel" in caught.value.hint
+    assert fluid.framework.load_op_library is fluid.load_op_library
+
+    @op("relu_twice", inputs="X", outputs="Y", grad=fused("X"))  # annotations of this file are no text
+    def relu_twice(x: TensorType, *, factor: float = 1.0, axes: list[int] = [0]) -> TensorType:  # noqa: B006
+        """``Y = factor * max(X, 0)``."""
+        return x
+
+    kernel("relu_twice")(lambda xp, x, *, factor, axes: factor * xp.maximum(x, 0))
+    kernel("relu_twice_grad")(lambda xp, x, d_y, *, factor, axes: d_y * factor * (x > 0))
+    with fluid.program_guard(fluid.Program(), fluid.Program()):
+        x = fluid.layers.data("x", [3])
+        helper = fluid.layer_helper.LayerHelper("relu_twice")
+        out = helper.create_variable_for_type_inference("float32")
+        helper.append_op(type="relu_twice", inputs={"X": x}, outputs={"Y": out}, attrs={"factor": 3.0})
+        loss = fluid.layers.mean(fluid.layers.fc(out, 1, param_attr=fluid.initializer.Constant(1.0), bias_attr=False))
+        [(_, gradient)] = fluid.backward.append_backward(loss)
+        exe = fluid.Executor()
+        exe.run(fluid.default_startup_program())
+        fetched = exe.run(feed={"x": np.float32([[1, -2, 3]])}, fetch_list=[loss, gradient])
+    assert fetched[0].tolist() == [12] and fetched[1].tolist() == [[3], [0], [9]]

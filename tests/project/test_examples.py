@@ -416,6 +416,10 @@ def backpropagate_through_time(values, feed):
 
 
 @pytest.mark.slow
+def test_an_operator_of_ones_own_computes_with_its_gradient(outputs):
+    assert outputs("own_operator.py").splitlines() == ["Y      0.0 0.5 1.5 2.0", "X@GRAD 0.0 1.0 1.0 0.0"]
+
+
 def test_a_penalty_on_the_gradient_makes_the_network_hold_its_answers(capsys, outputs):
     example = load("gradient_penalty")
     rows = example["main"]()
