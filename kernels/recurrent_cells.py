@@ -9,16 +9,15 @@ from minigraph.kernels.step_products import GateProduct, StepProduct
 
 
 def _sigmoid(xp, x, out) -> None:
-    # By tanh, which cannot overflow.
-    xp.multiply(x, 0.5, out=out)
-    xp.tanh(out, out=out)
-    _finish_sigmoid(out)
+    xp.negative(x, out=out)
+    _sigmoid_of_negative(xp, out)
 
 
-def _finish_sigmoid(x) -> None:
-    """Make the sigmoid of x from ``tanh(x / 2)``."""
-    x *= 0.5
-    x += 0.5
+def _sigmoid_of_negative(xp, x) -> None:
+    """Make the sigmoid from -x in its place; where ``exp(-x)`` is infinite it is 0, as it should be."""
+    xp.exp(x, out=x)
+    x += 1
+    xp.reciprocal(x, out=x)
 
 
 def _tanh(xp, x, out) -> None:
@@ -117,28 +116,27 @@ class LSTMCell:
     def run(self, steps, weight, before, cells_before, run, given, projection) -> None:
         """Compute all steps from the shares of x, which `run.gates` has; `before` may be None, and `cells_before`."""
         xp, size = self.xp, run.cells.shape[1]
-        seen, is_halved = None if self.seen is None else self.seen[:, None], self.gate is ACTIVATIONS["sigmoid"]
+        seen, is_negative = None if self.seen is None else self.seen[:, None], self.gate is ACTIVATIONS["sigmoid"]
         by_gate, gates = _by_gate(run.gates, 4), _apart(xp, run.gates, 4)
-        if is_halved:
-            # tanh(x / 2) makes a sigmoid of x. A half is exact, and a factor of the weights instead of every step.
-            gates[1:] *= 0.5
+        if is_negative:  # a sigmoid begins with -x, which negative weights give
+            xp.negative(gates[1:], out=gates[1:])
             weight = weight.copy()
-            weight[:, size:] *= 0.5
-            seen = None if seen is None else seen * gates.dtype.type(0.5)
+            xp.negative(weight[:, size:], out=weight[:, size:])
+            seen = None if seen is None else -seen
         times = GateProduct(xp, weight, steps.most(), 4)
         for step in steps.slices():
             alive = step.stop - step.start
             now, cells, squashed, hidden = gates[:, step], run.cells[step], run.squashed[step], run.hidden[step]
             if before is not None:
                 now += times(before[:alive])
-            self._step(None if cells_before is None else cells_before[:alive], seen, is_halved, now, cells, squashed)
+            self._step(None if cells_before is None else cells_before[:alive], seen, is_negative, now, cells, squashed)
             xp.multiply(now[3], squashed, out=hidden)
             before, cells_before = given[step], cells
             if projection is not None:
                 projection.step(xp, hidden, before)
         by_gate[...] = gates
 
-    def _step(self, before, seen, is_halved, gates, cells, squashed) -> None:
+    def _step(self, before, seen, is_negative, gates, cells, squashed) -> None:
         """Compute the cells of a step and its gates from the sums of the gates, and the cells `before`.
 
         The gates are [4, rows, size], and `seen` [3, 1, size].
@@ -147,14 +145,8 @@ class LSTMCell:
         candidate, inner, forget, outer = gates
         if before is not None and seen is not None:
             gates[1:3] += before * seen[:2]
-        first = gates[1:] if seen is None else gates[1:3]
-        if is_halved and self.candidate is ACTIVATIONS["tanh"]:
-            both = gates if seen is None else gates[:3]
-            xp.tanh(both, out=both)
-            _finish_sigmoid(first)
-        else:
-            self.candidate.apply(xp, candidate, candidate)
-            self._apply_gate(first, is_halved)
+        self.candidate.apply(xp, candidate, candidate)
+        self._apply_gate(gates[1:] if seen is None else gates[1:3], is_negative)
         xp.multiply(inner, candidate, out=cells)
         if before is not None:
             cells += forget * before
@@ -162,13 +154,12 @@ class LSTMCell:
             xp.clip(cells, -self.clip, self.clip, out=cells)
         if seen is not None:
             outer += cells * seen[2]
-            self._apply_gate(outer, is_halved)
+            self._apply_gate(outer, is_negative)
         self.cell.apply(xp, cells, squashed)
 
-    def _apply_gate(self, x, is_halved) -> None:
-        if is_halved:
-            self.xp.tanh(x, out=x)
-            _finish_sigmoid(x)
+    def _apply_gate(self, x, is_negative) -> None:
+        if is_negative:
+            _sigmoid_of_negative(self.xp, x)
         else:
             self.gate.apply(self.xp, x, x)
 
@@ -283,20 +274,19 @@ class GRUCell:
         """Compute all steps from the shares of x, which `run.gates` has; `before` are the states before the first."""
         xp = self.xp
         for_gates, for_candidate = weights_of_gru(weight)
-        is_halved = self.gate is ACTIVATIONS["sigmoid"]
+        is_negative = self.gate is ACTIVATIONS["sigmoid"]
         by_gate, gates = _by_gate(run.gates, 3), _apart(xp, run.gates, 3)
-        if is_halved:  # as in `LSTMCell.run`
-            gates[:2] *= 0.5
-            for_gates = for_gates * gates.dtype.type(0.5)
+        if is_negative:  # as in `LSTMCell.run`
+            xp.negative(gates[:2], out=gates[:2])
+            for_gates = -for_gates
         to_gates = GateProduct(xp, for_gates, steps.most(), 2)
         to_candidate = StepProduct(xp, for_candidate, steps.most())
         for step in steps.slices():
             both, candidate, kept, hidden = gates[:2, step], gates[2, step], run.kept[step], run.hidden[step]
             before = before[: len(hidden)]
             both += to_gates(before)
-            if is_halved:
-                xp.tanh(both, out=both)
-                _finish_sigmoid(both)
+            if is_negative:
+                _sigmoid_of_negative(xp, both)
             else:
                 self.gate.apply(xp, both, both)
             xp.multiply(both[1], before, out=kept)

@@ -539,6 +539,26 @@ def test_parts_and_paths_are_those_of_the_innermost_sequences():
     assert parts.lod() == [[0, 2, 6, 10]]
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_gates_of_large_numbers_are_zero_or_one(dtype):
+    zeros, fed = fluid.initializer.Constant(0.0), np.array([[-1e4], [1e4], [0.5]], dtype)
+    x = data("x", fluid.create_lod_tensor(fed.repeat(4, 1), [[1, 2]], fluid.CPUPlace()))
+    y = data("y", fluid.create_lod_tensor(fed.repeat(3, 1), [[1, 2]], fluid.CPUPlace()))
+    own = {"param_attr": zeros, "bias_attr": zeros}
+    state, _ = layers.dynamic_lstm(x, 4, use_peepholes=False, dtype=dtype, **own)
+    executor = fluid.Executor()
+    fetched = [state, layers.dynamic_gru(y, 1, **own)]
+    executor.run(fluid.default_startup_program())
+    feed = {
+        var.name: fluid.create_lod_tensor(fed.repeat(n, 1), [[1, 2]], fluid.CPUPlace()) for var, n in ((x, 4), (y, 3))
+    }
+    found = executor.run(feed=feed, fetch_list=fetched, return_numpy=False)
+    last, rtol = 1 / (1 + np.exp(-0.5)), 1e-6 if dtype == "float32" else 1e-13
+    cells = last * np.tanh(0.5) + last  # of the third row; that of the second is 1
+    np.testing.assert_allclose(np.array(found[0])[:, 0], [0, np.tanh(1), last * np.tanh(cells)], rtol)
+    np.testing.assert_allclose(np.array(found[1])[:, 0], [0, 1, 1 - last + last * np.tanh(0.5)], rtol)
+
+
 def test_the_projection_of_an_lstm_has_its_own_activation():
     x = fluid.data("x", [None, 8], lod_level=1)
     weights = fluid.ParamAttr(initializer=fluid.initializer.Constant(0.5))
