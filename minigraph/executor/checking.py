@@ -22,12 +22,13 @@ from minigraph.errors import MemoryUseError
 from minigraph.ir.operator import Operator
 from minigraph.kernels.sparse_rows import SparseRows
 from minigraph.lowering.buffer_pool import BufferPool
-from minigraph.lowering.codegen import Compiled
+from minigraph.lowering.codegen import Compiled, Origin
 from minigraph.lowering.flat_buffers import FlatView
 from minigraph.lowering.functions import Function
 from minigraph.lowering.instructions import Instruction
 from minigraph.lowering.memory_plan import BufferPlan
-from minigraph.lowering.steps import Resized, Step, Steps, Value
+from minigraph.lowering.resized import Resized
+from minigraph.lowering.steps import Step, Steps, Value
 from minigraph.runtime.place import Place
 from minigraph.support.interrupts import Saved
 from minigraph.types import product
@@ -158,7 +159,7 @@ class Checked(Compiled):
         timed: bool,
         jit: bool,
         blocks: BufferPool,
-        like: tuple[Compiled, Resized] | None = None,
+        like: tuple[Origin, Resized] | None = None,
     ) -> None:
         super().__init__(steps, buffers, place, timed, jit, blocks)
         self.steps, self.buffers, self.place = steps, buffers, place

@@ -11,14 +11,15 @@ from minigraph.executor.state_binding import Binding
 from minigraph.ir import Operator, Program
 from minigraph.ir.verifier import verify_rewritten
 from minigraph.lowering.buffer_pool import BufferPool
-from minigraph.lowering.codegen import Compiled, generate
+from minigraph.lowering.codegen import Compiled, Origin, generate
 from minigraph.lowering.flat_buffers import flat_buffers_like, form_flat_buffers
 from minigraph.lowering.lengths import CarriedLevels, carry_lengths, has_lengths
 from minigraph.lowering.memory_plan import BufferPlan, plan_buffers
 from minigraph.lowering.output_buffers import plan_outputs
 from minigraph.lowering.prune import prune
+from minigraph.lowering.resized import Resized
 from minigraph.lowering.rewritten import Rewritten, rewrite
-from minigraph.lowering.steps import Resized, Step, Steps, concretize, to_steps
+from minigraph.lowering.steps import Step, Steps, concretize, to_steps
 from minigraph.passes import LOWERING, FuseGlobalNorm, events
 from minigraph.passes.base import Pass, Pipeline
 from minigraph.passes.rules.rule import is_own
@@ -85,6 +86,8 @@ class Plan:
     """Number of levels of each fetch, whose lengths are fetched after all others; empty if none has any."""
     kept_levels: tuple[tuple[str, int], ...]
     """Persistable variables that get lengths, and their number of levels, which are fetched last."""
+    origin: Origin | None
+    """What plans for other sizes are made of; None if they have to be made from nothing."""
 
     @cached_property
     def numbers(self) -> Sequence[int]:
@@ -152,28 +155,36 @@ def lower(
     else:
         source = _source(program, feed_types, fetch_names, passes, like)
     # Checks, and what looks at plans for a GPU, read the types of the operators themselves.
-    resized = None if like is None or check or place.kind != "cpu" else _resized(like, source, feed_types)
-    before = earlier = None
-    if like is None or resized is None:
+    is_plain = not check and place.kind == "cpu"
+    earlier = _resized(like, source, feed_types) if is_plain and like is not None else None
+    before = None
+    origin: Origin | None
+    if earlier is None:
         source = replace(source, own=source.program)
         steps = to_steps(source.program, list(feed_types), [*fetch_names, *levels.names], place.kind)
         flat = form_flat_buffers(steps)
     else:
-        steps, flat = resized.steps, flat_buffers_like(like.buffers.flat, resized)
-        if flat is like.buffers.flat:
-            before, earlier = (like.buffers, resized), (like.compiled, resized)
+        origin, resized = earlier
+        steps, flat = resized.steps, flat_buffers_like(origin.buffers.flat, resized)
+        before = (origin.buffers, resized)
+        if flat is not origin.buffers.flat:
+            before = earlier = None
     buffers = plan_buffers(steps, flat, plan_outputs(steps, flat, place, jit), before)
     kind = Compiled
     if check:
         from minigraph.executor.checking import Checked as kind  # what few runs need is not imported by all
     compiled = generate(steps, buffers, place, profiler.is_active(place), jit, blocks, kind, earlier)
+    if source.own is not None:
+        is_plain &= source.rewritten is not None and source.rewritten.is_flat
+        origin = compiled.origin(source.types) if is_plain else None
     written_over = tuple(name for name in steps.new_state if name not in steps.replaced_state)
     binding = Binding(steps, flat, compiled.state, buffers.outputs.to_scope, place)
     counts = tuple(map(len, levels.fetched)) if any(levels.fetched) else ()
     kept = tuple((name, len(names)) for name, names in levels.kept.items())
     return Plan(
-        source, steps, buffers, compiled, binding, *_copies(steps, buffers), written_over, _draws(steps), counts, kept
-    )
+        source, steps, buffers, compiled, binding, *_copies(steps, buffers), written_over, _draws(steps), counts, kept,
+        origin,
+    )  # fmt: skip
 
 
 def _source(
@@ -192,15 +203,13 @@ def _source(
     return Source(None, (), _rewritten_for(program, feed_types, fetch_names, passes, fuse_norms)[0])
 
 
-def _resized(like: Plan, source: Source, feed_types: Mapping[str, TensorType]) -> Resized | None:
-    """The steps of `like` for the types of `source`; None if they have to be made anew."""
-    rewritten = like.source.rewritten
-    if source.own is not None or rewritten is None or not rewritten.is_flat:
+def _resized(like: Plan, source: Source, feed_types: Mapping[str, TensorType]) -> tuple[Origin, Resized] | None:
+    """The steps of `like` for the types of `source`, and what they are made of; None if they have to be made anew."""
+    origin = like.origin
+    if source.own is not None or origin is None or [value.name for value in like.steps.feeds] != list(feed_types):
         return None
-    if [value.name for value in like.steps.feeds] != list(feed_types):
-        return None
-    pairs = zip(like.source.types, source.types, strict=True)
-    return like.steps.resized({id(old): new for old, new in pairs})
+    resized = origin.resizing.at(source.types)
+    return None if resized is None else (origin, resized)
 
 
 def _rewritten_for(

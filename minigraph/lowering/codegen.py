@@ -12,6 +12,7 @@ import linecache
 import math
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from types import CodeType, FunctionType, TracebackType
 from typing import TYPE_CHECKING, Any
@@ -34,11 +35,13 @@ from minigraph.lowering.instructions import (
 )
 from minigraph.lowering.memory_plan import BufferPlan, Layout, plan_buffers
 from minigraph.lowering.output_buffers import OutputPlan
-from minigraph.lowering.steps import Resized, Step, Steps
+from minigraph.lowering.resized import Resized, Resizing
+from minigraph.lowering.steps import Step, Steps
 from minigraph.runtime.place import Place
 from minigraph.support.gc_pause import without_collector
 from minigraph.support.interrupts import Saved, hold, is_interrupt
 from minigraph.support.stack_room import page_faults, with_room
+from minigraph.types import TensorType
 
 if TYPE_CHECKING:  # imported where segments are formed, which only executors that compile do
     from minigraph.lowering.native_segments import Segment
@@ -81,14 +84,14 @@ class Compiled:
         timed: bool,
         jit: bool,
         blocks: BufferPool,
-        like: tuple[Compiled, Resized] | None = None,
+        like: tuple[Origin, Resized] | None = None,
     ) -> None:
         self.bodies: list[tuple[Step, Compiled]] = []
         earlier: tuple[Instructions, OutputPlan, Resized] | None = None
         if like is not None:
-            before, resized = like
-            earlier = before._assembled, before._buffer_plan.outputs, resized
-            self.bodies += before.bodies  # whose sizes are the same
+            origin, resized = like
+            earlier = origin.instructions, origin.buffers.outputs, resized
+            self.bodies += origin.bodies  # whose sizes are the same
         self._assembled: Instructions = assemble(steps, buffers, place, jit, self._calling(place, jit, blocks), earlier)
         self.instructions = self._assembled
         if buffers.flat.over and place.kind == "cpu":
@@ -108,6 +111,10 @@ class Compiled:
         self._took_many = False
         """Whether the last look found many new pages."""
         self.is_native = jit and place.kind == "cpu" and not timed
+
+    def origin(self, types: Sequence[TensorType]) -> Origin:
+        """Everything that plans for other sizes need; `types` depend on the sizes."""
+        return Origin(types, self._buffer_plan, self._assembled, self.bodies)
 
     def hand_out(self, fetched: Sequence[Any], new_state: Mapping[str, Any]) -> None:
         """Check what a run gives to the caller and to the scope; only checked plans do."""
@@ -217,6 +224,24 @@ class Compiled:
         return calling
 
 
+@dataclass(frozen=True, eq=False)
+class Origin:
+    """What plans for other sizes take over from the plan for the first sizes.
+
+    They do not keep the plan itself, whose tables of C calls may be large.
+    """
+
+    types: Sequence[TensorType]
+    """Types that depend on the sizes."""
+    buffers: BufferPlan
+    instructions: Instructions
+    bodies: Sequence[tuple[Step, Compiled]]
+
+    @cached_property
+    def resizing(self) -> Resizing:
+        return Resizing(self.instructions.steps, self.types)
+
+
 def generate(
     steps: Steps,
     buffers: BufferPlan,
@@ -225,12 +250,12 @@ def generate(
     jit: bool = False,
     blocks: BufferPool | None = None,
     kind: type[Compiled] = Compiled,
-    like: tuple[Compiled, Resized] | None = None,
+    like: tuple[Origin, Resized] | None = None,
 ) -> Compiled:
     """Compile `steps` for `place`, with values in the places of `buffers` and values of sub-blocks in some of `blocks`.
 
     If `timed`, a run notes when each step ends. With `jit`, steps call loops that numba compiles, if there are any.
-    `like` was compiled from the steps that these are resized from, with the same flat buffers.
+    `like` is of the steps that these are resized from, with the same flat buffers.
     """
     return kind(steps, buffers, place, timed, jit, blocks or BufferPool(place), like)
 

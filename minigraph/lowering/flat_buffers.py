@@ -16,7 +16,8 @@ from functools import cached_property
 from itertools import groupby
 
 from minigraph.kernels.norm import kind_if_short
-from minigraph.lowering.steps import Resized, Step, Steps, Storage, Value
+from minigraph.lowering.resized import Resized
+from minigraph.lowering.steps import Step, Steps, Storage, Value, at_all_sizes
 from minigraph.ops.merged_updates import own_slots
 from minigraph.types import TensorType, product
 
@@ -96,7 +97,7 @@ def form_flat_buffers(steps: Steps) -> FlatBuffers:
 
 def flat_buffers_like(flat: FlatBuffers, resized: Resized) -> FlatBuffers:
     """The flat buffers for resized steps: the same ones, unless a step that joins values has other sizes."""
-    pairs = zip(_joining(resized.before), _joining(resized.steps), strict=True)
+    pairs = [(resized.before.steps[number], resized.steps.steps[number]) for number in _numbers(resized.before)]
     # Whether a concat or split is free does not depend on sizes.
     is_same = all(old is new or (not old.kernel.joins and old not in flat.free) for old, new in pairs)
     return flat if is_same else form_flat_buffers(resized.steps)
@@ -104,7 +105,12 @@ def flat_buffers_like(flat: FlatBuffers, resized: Resized) -> FlatBuffers:
 
 def _joining(steps: Steps) -> Sequence[Step]:
     """The steps that flat buffers are made for."""
-    return [step for step in steps.steps if step.kernel.joins or step.op.type in ("concat", "split")]
+    return [steps.steps[number] for number in _numbers(steps)]
+
+
+@at_all_sizes
+def _numbers(steps: Steps) -> Sequence[int]:
+    return [n for n, step in enumerate(steps.steps) if step.kernel.joins or step.op.type in ("concat", "split")]
 
 
 def is_state(values: Sequence[Value]) -> bool:

@@ -20,7 +20,8 @@ from minigraph.lowering.flat_buffers import FlatView
 from minigraph.lowering.functions import OWN, Function, FunctionChoice, FunctionKey
 from minigraph.lowering.memory_plan import BufferPlan
 from minigraph.lowering.output_buffers import OutputPlan
-from minigraph.lowering.steps import Resized, Step, Steps, Value
+from minigraph.lowering.resized import Resized
+from minigraph.lowering.steps import Step, Steps, Value
 from minigraph.runtime.kernel_call import keywords_of
 from minigraph.runtime.place import Place
 from minigraph.support.interrupts import Saved, hold
@@ -240,18 +241,20 @@ class _Assembler:
         twin_of = resized.twin_of
         self.values = list(map(twin_of, like.values))
         self._registers.update({value: FIRST_VALUE + i for i, value in enumerate(self.values)})
-        before = {twin_of(value): number for value, number in like.given.items()}
-        moved = {value for value, _ in before.items() ^ self._given.items()}
-        rows = list[Instruction]()
-        for step, function, row in zip(self.steps.steps, self._functions_like(like, resized), like.rows, strict=True):
+        given = {resized.value_of(value): number for value, number in self._given.items()}
+        moved = {value for value, _ in like.given.items() ^ given.items()}
+        rows, steps, functions = list(like.rows), self.steps.steps, self._functions_like(like, resized)
+        for number, function in enumerate(functions):
+            row, step = rows[number], steps[number]
+            is_moved = not moved.isdisjoint(row.step.writes)
+            if function is row.function and step is row.step and not is_moved:
+                continue
             takes_xp = row.function is not None and row.function.takes_xp
             is_over_input = step in self.outputs.over_input or row.step in outputs.over_input
             arguments, keywords = row.arguments, row.keywords
-            if function is not None and (
-                is_over_input or function.takes_xp is not takes_xp or not moved.isdisjoint(step.writes)
-            ):
+            if function is not None and (is_over_input or is_moved or function.takes_xp is not takes_xp):
                 arguments, keywords = self._arguments(step, function), self._keywords(step, function)
-            rows.append(Instruction(step, row.copies, function, arguments, keywords, row.target, row.released))
+            rows[number] = Instruction(step, row.copies, function, arguments, keywords, row.target, row.released)
         return replace(
             like, steps=self.steps, rows=rows, buffers=self._buffers, values=self.values,
             short_state=self._short_state(rows), given=self._given,

@@ -10,7 +10,7 @@ from itertools import accumulate
 
 from minigraph.lowering.costs import PASSES_ON, VIEWS, size_in_bytes
 from minigraph.lowering.flat_buffers import FlatBuffers, FlatView, is_state
-from minigraph.lowering.steps import Resized, Step, Steps, Storage, Value
+from minigraph.lowering.steps import Step, Steps, Storage, Value
 from minigraph.types import TensorType, product
 
 Owner = Value | FlatView
@@ -23,13 +23,6 @@ class Liveness:
 
     steps: Steps
     storage: Storage
-
-    def resized(self, to: Resized, storage: Storage) -> Liveness:
-        """The liveness of steps that differ in sizes only, and share memory likewise."""
-        found = Liveness(to.steps, storage)
-        if "leaving" in self.__dict__:
-            found.__dict__["leaving"] = to.by_step(self.leaving)
-        return found
 
     @cached_property
     def released(self) -> Mapping[Step, Sequence[Value]]:

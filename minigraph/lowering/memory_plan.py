@@ -9,16 +9,19 @@ fills a given array. The rounds of a loop share a block; values that go from rou
 from __future__ import annotations
 
 import bisect
+import heapq
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, TypeAlias
 
 from minigraph.lowering.costs import size_in_bytes
 from minigraph.lowering.flat_buffers import NO_FLAT_BUFFERS, FlatBuffers, FlatView, can_be_placed, is_state
 from minigraph.lowering.liveness import Liveness
 from minigraph.lowering.output_buffers import NO_OUTPUTS, OutputPlan
-from minigraph.lowering.steps import Resized, Step, Steps, Storage, Value
+from minigraph.lowering.resized import Resized
+from minigraph.lowering.steps import Steps, Storage, Value
 from minigraph.support.alignment import room_for
 from minigraph.types import product
 
@@ -67,6 +70,7 @@ class BufferPlan:
     storage: Storage
     """Values that share memory after these two stages."""
     liveness: Liveness
+    uses: Uses
     layout: Layout
 
 
@@ -85,116 +89,152 @@ def plan_buffers(
     if like is not None:
         before, resized = like
         if outputs.apart == set(map(resized.twin_of, before.outputs.apart)):
-            liveness = before.liveness.resized(resized, storage)
-    return BufferPlan(flat, outputs, storage, liveness, _layout(steps, flat, liveness))
+            return BufferPlan(flat, outputs, storage, liveness, before.uses, _layout(before.uses, resized.twin_of))
+    uses = Uses(steps, flat, storage)
+    return BufferPlan(flat, outputs, storage, liveness, uses, _layout(uses, lambda value: value))
 
 
-def _layout(steps: Steps, flat: FlatBuffers, liveness: Liveness) -> Layout:
+class Uses:
+    """What places depend on beside sizes: who writes and who last reads the memory of values.
+
+    A plan for other sizes asks those of the earlier plan, about that plan's values.
+    """
+
+    def __init__(self, steps: Steps, flat: FlatBuffers, storage: Storage) -> None:
+        self.steps, self.flat, self.storage = steps.steps, flat, storage
+        self._ends = (*steps.fetches, *steps.new_state.values())
+        self.buffer_of: dict[Value, Sequence[Value]] = {}
+        """The flat buffer of a value that is no state, or of an alias."""
+        for values in flat.buffers:
+            if not is_state(values):  # state lies in the scope
+                self.buffer_of.update(dict.fromkeys(values, values))
+        self.over: defaultdict[Value, list[Value | FlatView]] = defaultdict(list)
+        """Vectors and aliases, by the first of the values that they lie over."""
+        for view in flat.views:
+            self.over[view.parts[0]].append(view)
+        for whole, parts in flat.aliases.items():
+            self.over[parts[0]].append(whole)
+            self.buffer_of[whole] = self.buffer_of[parts[0]]
+
+    @cached_property
+    def kept(self) -> set[Value]:
+        """Roots whose memory outlives the run."""
+        return set(map(self.storage.root, self._ends))
+
+    @cached_property
+    def last(self) -> Mapping[Value, int]:
+        """Number of the last step that uses the memory of a root."""
+        root, steps = self.storage.root, enumerate(self.steps)
+        return {
+            root(value): number for number, step in steps for values in (step.reads, step.writes) for value in values
+        }
+
+    @cached_property
+    def last_of_buffer(self) -> Mapping[Value, int | None]:
+        """Number of the last step that uses a flat buffer, by its first value; None if it outlives the run."""
+        roots: defaultdict[Value, set[Value]] = defaultdict(set)
+        for value, values in self.buffer_of.items():
+            roots[values[0]].add(self.storage.root(value))
+        return {
+            first: None if not self.kept.isdisjoint(found) else max([self.last[root] for root in found])
+            for first, found in roots.items()
+        }
+
+    @cached_property
+    def into_buffers(self) -> Mapping[int, Sequence[Value]]:
+        """Values that a step, or a copy in front of it, writes to flat buffers, by its number."""
+        found: dict[int, Sequence[Value]] = {}
+        for number, step in enumerate(self.steps if self.buffer_of else ()):
+            copied = self.flat.copies.get(step)
+            if copied or not self.buffer_of.keys().isdisjoint(step.writes):
+                found[number] = [value for value in (*step.writes, *(copied or ())) if value in self.buffer_of]
+        return found
+
+    @cached_property
+    def writers(self) -> Mapping[int, tuple[Value, Sequence[int]]]:
+        """A value of each type, and the numbers of the steps that write such values, by `id` of the type."""
+        found: dict[int, tuple[Value, list[int]]] = {}
+        for number, step in enumerate(self.steps):
+            for value in step.writes:
+                _, numbers = found.setdefault(id(value.tensor_type), (value, []))
+                numbers.append(number)
+        return found
+
+
+def _layout(uses: Uses, twin_of: Callable[[Any], Any]) -> Layout:
+    """Places for the twins of values: the values themselves, or those with the sizes of another plan."""
     # One value stands for each type: a program has far fewer types than values.
-    types = [[id(value.tensor_type) for value in step.writes] for step in steps.steps]
-    of_type = {id(value.tensor_type): value for step in steps.steps for value in step.writes}
-    large = {key for key, value in of_type.items() if size_in_bytes(value) >= LEAST_BYTES}
-    if not flat.buffers and not large:
+    large = {key for key, (value, _) in uses.writers.items() if size_in_bytes(twin_of(value)) >= LEAST_BYTES}
+    if not uses.flat.buffers and not large:
         return Layout()
-    placer, leaving = _Placer(steps, flat, liveness.storage, large), liveness.leaving.get
-    for step, written in zip(steps.steps, types, strict=True):
-        placer.place(step, has_large=not large.isdisjoint(written))
-        # Given back only now: no kernel writes over what it reads.
-        placer.release(leaving(step, ()))
+    placer = _Placer(uses, twin_of, large)
+    for number in sorted({*uses.into_buffers, *[number for key in large for number in uses.writers[key][1]]}):
+        placer.place(number)
     return placer.layout()
 
 
 class _Placer:
     """Places the values of one step after the other."""
 
-    def __init__(self, steps: Steps, flat: FlatBuffers, storage: Storage, large: set[int]) -> None:
+    def __init__(self, uses: Uses, twin_of: Callable[[Any], Any], large: set[int]) -> None:
+        self._uses, self._twin_of = uses, twin_of
+        self._large = large
+        """Types of at least `LEAST_BYTES`, by `id`."""
         self._size = 0
         self._places: dict[Value | FlatView, Extent] = {}
         self._flat_places: dict[Value | FlatView, Extent] = {}
         """Places of the values in flat buffers, and of vectors over them."""
         self._free = _FreeList()
-        self._flat, self._storage, root = flat, storage, storage.root
-        self._large = large
-        """Types of at least `LEAST_BYTES`, by `id`."""
-        self._kept = {root(v) for v in (*steps.fetches, *steps.new_state.values())}
-        self._taken: dict[Value, tuple[int, int]] = {}
-        """The piece of the block of a value, or of a flat buffer by its first value."""
-        self._buffer_of: dict[Value, Sequence[Value]] = {}
-        self._roots: dict[Value, set[Value]] = {}
-        """Roots that must be gone before a flat buffer is given back; by its first value."""
-        for values in flat.buffers:
-            if not is_state(values):  # state lies in the scope
-                self._buffer_of.update(dict.fromkeys(values, values))
-                self._roots[values[0]] = set(map(root, values))
-        self._over: defaultdict[Value, list[Value | FlatView]] = defaultdict(list)
-        """Vectors and aliases, by the first of the values that they lie over."""
-        for view in flat.views:
-            self._over[view.parts[0]].append(view)
-        for whole, parts in flat.aliases.items():
-            self._over[parts[0]].append(whole)
-            self._buffer_of[whole] = values = self._buffer_of[parts[0]]
-            self._roots[values[0]].add(root(whole))
-        self._buffers_at: defaultdict[Value, list[Value]] = defaultdict(list)
-        """First values of the flat buffers that a root is in, by root."""
-        for first, roots in self._roots.items():
-            for each in roots:
-                self._buffers_at[each].append(first)
+        self._taken: list[tuple[int, int, int]] = []
+        """Pieces of the block that are given back: number of the last step that uses it, size and offset."""
+        self._buffers: set[Value] = set()
+        """First values of the flat buffers that have a place."""
 
     def layout(self) -> Layout:
         """All places. Those in flat buffers come first, so that their numbers are the same at all sizes."""
         found = self._flat_places | self._places
         return Layout(self._size, list(found.values()), {value: number for number, value in enumerate(found)})
 
-    def place(self, step: Step, has_large: bool) -> None:
-        copied = self._flat.copies.get(step)
-        if copied or not self._buffer_of.keys().isdisjoint(step.writes):
-            for value in (*step.writes, *(copied or ())):
-                values = self._buffer_of.get(value)
-                if values is not None and values[0] not in self._taken:
-                    self._place_buffer(values)
-        if not has_large:
-            return
-        rest = [value for value in step.writes if value not in self._flat_places]
+    def place(self, number: int) -> None:
+        uses = self._uses
+        # Given back only after the last step: no kernel writes over what it reads.
+        while self._taken and self._taken[0][0] < number:
+            _, size, offset = heapq.heappop(self._taken)
+            self._free.give(offset, size)
+        for value in uses.into_buffers.get(number, ()):
+            values = uses.buffer_of[value]
+            if values[0] not in self._buffers:
+                self._place_buffer(values)
+        step = uses.steps[number]
+        rest = [value for value in step.writes if value not in uses.buffer_of]
         if self._large.isdisjoint([id(value.tensor_type) for value in rest]):
             return
         # All results or none: a kernel that is given memory is given it for all that it computes.
-        can = {value for value in can_be_placed(step, self._storage) if value not in self._kept}
+        can = {value for value in can_be_placed(step, uses.storage) if value not in uses.kept}
         if can.issuperset(rest):
             for value in rest:
-                self._places[value] = _place(self._take(value, size_in_bytes(value)), value)
-
-    def release(self, gone: Sequence[Value]) -> None:
-        """Give back the places of the roots that nothing reads later."""
-        if self._taken.keys().isdisjoint(gone) and self._buffers_at.keys().isdisjoint(gone):
-            return
-        for root in gone:
-            for first in self._buffers_at.pop(root, ()):
-                roots = self._roots[first]
-                # A root that is kept never leaves, so nothing else gets its buffer.
-                if root not in self._kept:
-                    roots.discard(root)
-                if not roots:
-                    self._free.give(*self._taken[first])
-            # `_taken` has buffers under their first values, which are given back above.
-            if root in self._taken and root not in self._buffer_of:
-                self._free.give(*self._taken.pop(root))
+                twin = self._twin_of(value)
+                self._places[twin] = _place(self._take(size_in_bytes(twin), uses.last[value]), twin)
 
     def _place_buffer(self, values: Sequence[Value]) -> None:
         """Side by side, without gaps."""
-        offset = self._take(values[0], sum(map(size_in_bytes, values)))
-        for value in values:
-            self._flat_places[value] = _place(offset, value)
-            for whole in self._over[value]:
+        self._buffers.add(values[0])
+        twins = list(map(self._twin_of, values))
+        offset = self._take(sum(map(size_in_bytes, twins)), self._uses.last_of_buffer[values[0]])
+        for value, twin in zip(values, twins, strict=True):
+            self._flat_places[twin] = _place(offset, twin)
+            for whole in map(self._twin_of, self._uses.over.get(value, ())):
                 self._flat_places[whole] = _place(offset, whole)
-            offset += size_in_bytes(value)
+            offset += size_in_bytes(twin)
 
-    def _take(self, owner: Value, size: int) -> int:
-        """The offset of room for `size` bytes."""
+    def _take(self, size: int, last: int | None) -> int:
+        """The offset of room for `size` bytes, which the step of number `last` is the last to use."""
         size = room_for(size)
         offset = self._free.take(size)
         if offset is None:
             offset, self._size = self._size, self._size + size
-        self._taken[owner] = offset, size
+        if last is not None:
+            heapq.heappush(self._taken, (last, size, offset))
         return offset
 
 

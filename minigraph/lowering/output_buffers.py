@@ -7,14 +7,14 @@ A clip of one gradient that nothing else reads writes over it: that memory is it
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from minigraph.kernels import find_specializer
 from minigraph.lowering.costs import size_in_bytes
 from minigraph.lowering.flat_buffers import IN_PLACE, FlatBuffers, can_be_placed
-from minigraph.lowering.steps import Step, Steps, Value, types_of_inputs
+from minigraph.lowering.steps import Step, Steps, Value, at_all_sizes, types_of_inputs
 from minigraph.runtime.kernel_call import attrs_for_kernel
 from minigraph.runtime.place import Place
 
@@ -48,12 +48,11 @@ def plan_outputs(steps: Steps, flat: FlatBuffers, place: Place, jit: bool) -> Ou
     if place.kind != "cpu":
         return NO_OUTPUTS
     fetched, new_state = set(steps.fetches), set(steps.replaced_state.values())
-    leaving = fetched | new_state
     functions: dict[Step, Callable[..., Any]] = {}
     apart: set[Value] = set()
-    for step in steps.steps:
+    for step in [steps.steps[number] for number in _last_writers(steps)]:
         # Only kernels that may return their arguments make a copy necessary; vectors are not the caller's own.
-        if step.kernel.view_of is None or leaving.isdisjoint(step.writes) or step.in_place:
+        if step.kernel.view_of is None or step.in_place:
             continue
         if step in flat.free or flat.inputs.get(step):
             continue
@@ -63,7 +62,15 @@ def plan_outputs(steps: Steps, flat: FlatBuffers, place: Place, jit: bool) -> Ou
             functions[step] = function if results <= fetched else function.for_state()
             apart |= results
     to_scope = _to_scope(steps, flat, functions)
-    return OutputPlan(functions, apart | to_scope.keys(), _over_input(steps), to_scope)
+    over_input = {steps.steps[number] for number in _over_input(steps)}
+    return OutputPlan(functions, apart | to_scope.keys(), over_input, to_scope)
+
+
+@at_all_sizes
+def _last_writers(steps: Steps) -> Sequence[int]:
+    """Numbers of the steps that write what a run fetches or replaces."""
+    leaving = {*steps.fetches, *steps.replaced_state.values()}
+    return [number for number, step in enumerate(steps.steps) if not leaving.isdisjoint(step.writes)]
 
 
 def _to_scope(steps: Steps, flat: FlatBuffers, others: Collection[Step]) -> dict[Value, str]:
@@ -73,7 +80,7 @@ def _to_scope(steps: Steps, flat: FlatBuffers, others: Collection[Step]) -> dict
         return {}
     in_buffers = {*flat.aliases, *[value for values in flat.buffers for value in values]}
     found: dict[Value, str] = {}
-    for step in steps.steps:
+    for step in [steps.steps[number] for number in _last_writers(steps)]:
         if name_of.keys().isdisjoint(step.writes) or step in flat.free or flat.inputs.get(step) or step in others:
             continue
         can = step.writes if _is_clip(step) else can_be_placed(step, steps.storage)
@@ -88,11 +95,12 @@ def _is_clip(step: Step) -> bool:
     return is_clip and not step.in_place and step.has_known_sizes
 
 
-def _over_input(steps: Steps) -> set[Step]:
-    """Clips that may write over their input: it has memory of its own, and no other step reads it."""
-    clips = [step for step in steps.steps if step.op.type in IN_PLACE and not step.in_place]
+@at_all_sizes
+def _over_input(steps: Steps) -> Sequence[int]:
+    """Numbers of clips that may write over their input: it has memory of its own, and no other step reads it."""
+    clips = [number for number, step in enumerate(steps.steps) if step.op.type in IN_PLACE and not step.in_place]
     if not clips:
-        return set()
+        return []
     reads = Counter(value for step in steps.steps for value in step.reads)
     shared = steps.storage.shared
     sharing = Counter(shared.values())
@@ -110,7 +118,7 @@ def _over_input(steps: Steps) -> set[Step]:
             and given not in kept
         )
 
-    return {step for step in clips if is_free(step.inputs[0], step.writes[0])}
+    return [number for number in clips if is_free(steps.steps[number].inputs[0], steps.steps[number].writes[0])]
 
 
 def _offered(step: Step, place: Place, jit: bool) -> Any:

@@ -6,9 +6,9 @@ to later stages where values live and what is called for a step; steps never cha
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import wraps
 from itertools import chain
 from typing import Any, TypeVar
 
@@ -76,28 +76,6 @@ class Step:
         """Whether the shapes that are fed determine the size of every input and output."""
         return all([value.has_known_size for value in (*self.reads, *self.writes)])
 
-    def on(self, twins: Mapping[Value, Value]) -> Step:
-        """The same step on the twins of its values, where they have some; itself if none has."""
-        if twins.keys().isdisjoint(self.reads) and twins.keys().isdisjoint(self.writes):
-            return self
-        get, inputs, outputs = twins.get, self.inputs, self.outputs
-        twin = _new_step(Step)  # without `__init__`, which would look for the values anew
-        twin.op, twin.kernel, twin.in_place, twin.call, twin.body = (
-            self.op, self.kernel, self.in_place, self.call, self.body,
-        )  # fmt: skip
-        twin.inputs = [
-            get(each, each) if isinstance(each, Value) else each and [value and get(value, value) for value in each]
-            for each in inputs
-        ]
-        twin.outputs = [[value and get(value, value) for value in slot] for slot in outputs]
-        twin.reads = twin.inputs if self.reads is inputs else [get(value, value) for value in self.reads]  # type: ignore[assignment]  # is a list of values
-        is_first = bool(outputs) and self.writes is outputs[0]
-        twin.writes = twin.outputs[0] if is_first else [get(value, value) for value in self.writes]  # type: ignore[assignment]
-        return twin
-
-
-_new_step = Step.__new__
-
 
 def _values_in(entries: Sequence[Value | Sequence[Value | None] | None]) -> Sequence[Value]:
     """All values of the entries, in order; a list that holds just these is returned itself, as for most steps."""
@@ -147,64 +125,36 @@ class Steps:
     """Persistable variables and the value each has at the end."""
     storage: Storage
     """Views with their sources, and new state with the old state that it is written over."""
+    found: dict[Any, Any] = field(default_factory=dict)
+    """Results of the functions `at_all_sizes`."""
 
     def values(self) -> Iterator[Value]:
         """All values but those of sub-blocks, each once."""
         return chain(self.feeds, self.state, *[step.writes for step in self.steps])
 
-    def resized(self, types: Mapping[int, TensorType]) -> Resized | None:
-        """The same steps for other sizes, with new types by the `id` of old ones; what keeps its type is shared.
-
-        None if a sub-block reads or writes values of these types, or if state has one of them: which steps write over
-        state depends on its sizes.
-        """
-        twins: dict[Value, Value] = {}
-        for value in self.values():
-            new = types.get(id(value.tensor_type))
-            if new is not None:
-                twins[value] = Value(value.name, new, value.origin)
-        get = twins.get
-        if not twins.keys().isdisjoint(self.state) or not twins.keys().isdisjoint(self.new_state.values()):
-            return None
-        steps = [step.on(twins) for step in self.steps]
-        if any([twin.body is not None and twin is not step for step, twin in zip(self.steps, steps, strict=True)]):
-            return None
-        shared = {get(value, value): get(other, other) for value, other in self.storage.shared.items()}
-        feeds, fetches = ([get(value, value) for value in values] for values in (self.feeds, self.fetches))
-        return Resized(self, Steps(feeds, self.state, steps, fetches, self.new_state, Storage(shared)), twins)
-
-    @cached_property
-    def replaced_state(self) -> dict[str, Value]:
+    @property
+    def replaced_state(self) -> Mapping[str, Value]:
         """The part of the new state that is not written over the old one."""
-        written_over = {value for step in self.steps if step.in_place for value in step.writes}
-        return {name: value for name, value in self.new_state.items() if value not in written_over}
+        return _replaced_state(self)
 
 
-@dataclass(frozen=True, eq=False)
-class Resized:
-    """Steps for other sizes than those of earlier ones.
+def at_all_sizes(function: Callable[[Steps], _T]) -> Callable[[Steps], _T]:
+    """Keep the result of `function`, which depends on no size, for steps and those that differ in sizes only."""
 
-    Attributes
-    ----------
-    before, steps : Steps
-        The same steps in the same order; those on values that keep their types are the same objects.
-    twins : mapping
-        Value of `steps` for each value of `before` whose type differs.
-    """
+    @wraps(function)
+    def kept(steps: Steps) -> _T:
+        if function not in steps.found:
+            steps.found[function] = function(steps)
+        found: _T = steps.found[function]
+        return found
 
-    before: Steps
-    steps: Steps
-    twins: Mapping[Value, Value]
+    return kept
 
-    def twin_of(self, value: _T) -> _T:
-        """The value in the place of an earlier one, which is itself if its type is the same."""
-        return self.twins.get(value, value)  # type: ignore[call-overload]  # a flat view has no twin
 
-    def by_step(self, values: Mapping[Step, Sequence[Value]]) -> Mapping[Step, Sequence[Value]]:
-        """Translate a table of the earlier steps and values to these steps and values."""
-        found, twin_of = values.get, self.twin_of
-        pairs = zip(self.before.steps, self.steps.steps, strict=True)
-        return {twin: list(map(twin_of, known)) for step, twin in pairs if (known := found(step))}
+@at_all_sizes
+def _replaced_state(steps: Steps) -> Mapping[str, Value]:
+    written_over = {value for step in steps.steps if step.in_place for value in step.writes}
+    return {name: value for name, value in steps.new_state.items() if value not in written_over}
 
 
 def types_of_inputs(step: Step) -> list[Any]:
@@ -449,4 +399,4 @@ def _with_updates_in_place(steps: Steps) -> Steps:
             found[number] = replace(step, in_place=True)
             shared.update(replaced)
             in_scope.update([new for new, old in replaced.items() if old in in_scope])
-    return replace(steps, steps=found, storage=Storage(shared))
+    return replace(steps, steps=found, storage=Storage(shared), found={})
