@@ -26,6 +26,10 @@ def merged_elementwise(
     xp, x0, x1, x2, x3, x4, x5, x6, x7, n0, n1, n2, n3, shared, *, steps, replaced, sizes, out=None
 ):  # fmt: skip
     own, numbers = given((x0, x1, x2, x3, x4, x5, x6, x7)), given((n0, n1, n2, n3))
+    if xp is np and numbers and len(own[0]) < len(sizes) and own[0][0].size <= PIECE:
+        # One call for all elements takes less time than one for each variable.
+        numbers = [[np.repeat(x, sizes)] for (x,) in numbers]
+        sizes = [own[0][0].size]
     made = [
         of_one(xp, [*arrays, *ones, *(shared or ())], tuple(steps), tuple(replaced), outs)
         for arrays, ones, outs in variables(xp, own, numbers, sizes, out, len(replaced))
@@ -51,7 +55,8 @@ def variables(
         if xp is np and agree([x for (x,) in numbers]):
             numbers = [[x.reshape(-1)[:1]] for (x,) in numbers]
         else:
-            own, targets = ([apart(x, sizes) for x in lists] for lists in (own, targets))
+            parts = {id(x[0]): apart(x, sizes) for x in own}  # a buffer that is an operand stays one
+            own, targets = ([x and (parts.get(id(x[0])) or apart(x, sizes)) for x in lists] for lists in (own, targets))
             numbers = [apart(x, [1] * len(sizes)) for x in numbers]
     if len(own[0]) == 1:
         return [([x for (x,) in own], [x for (x,) in numbers], [x and x[0] for x in targets])]

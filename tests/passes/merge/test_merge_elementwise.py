@@ -241,13 +241,16 @@ def test_optimizers_by_hand_are_one_operator(update, count, start, jit):
             np.testing.assert_array_equal(one, other)
 
 
-def test_a_vector_of_no_elements_and_two_is_cut_by_its_sizes():
+@pytest.mark.parametrize("most_at_once", [1, 2])
+def test_each_variable_of_a_vector_has_its_number(monkeypatch, most_at_once):
+    """Variables of no elements and of two; a long vector is cut, for a short one numbers are repeated."""
+    monkeypatch.setattr("minigraph.kernels.merged_elementwise.PIECE", most_at_once)
     lists = [[np.arange(2, dtype="float32")], [np.array([2, 3], "float32")]]
     (found,) = merged_elementwise(
         np, lists[0], *[None] * 7, lists[1], *[None] * 4, steps=("y0 = elementwise_mul(x0, x1, axis=-1)",),
         replaced=(0,), sizes=(0, 2), out=lists[0],
     )[:1]  # fmt: skip
-    assert [x.tolist() for x in found] == [[], [0, 3]]
+    assert np.concatenate(found).tolist() == lists[0][0].tolist() == [0, 3]
 
 
 @pytest.mark.timing
