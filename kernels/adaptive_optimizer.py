@@ -7,7 +7,7 @@ from typing import Any
 
 from numpy import absolute, maximum, power, sign, sqrt, where
 
-from minigraph.kernels.optimizer import length, ratio_of_lengths, stepped
+from minigraph.kernels.optimizer import length, rate_times, ratio_of_lengths, stepped
 from minigraph.kernels.registry import kernel
 from minigraph.kernels.update_kernels import is_skipped, kept, update
 
@@ -82,7 +82,7 @@ def lamb_along(direction: Callable[..., Any], length: Callable[..., Any] = lengt
             weight_decay=weight_decay, beta1=beta1, beta2=beta2, epsilon=epsilon,
         )  # fmt: skip
         trust = ratio_of_lengths(xp, length(xp, param), length(xp, step))
-        xp.multiply(step, (rate.reshape(1) * trust).astype(param.dtype), out=step)
+        xp.multiply(step, rate_times(rate, trust, param.dtype), out=step)
         return stepped(xp, param, step, param_out), moment1, moment2
 
     return lamb

@@ -55,7 +55,8 @@ def norm(xp, arrays: Sequence[Any], p: float = 2.0, joined: Sequence[Any] | None
     if xp is np:
         joined = short_joined(arrays) if joined is None else joined
         needs_scale = any([x.dtype == _FLOAT64 and x.size for x in joined])
-        total = add_exactly([part for x in joined for part in squares_in_parts(x)])
+        parts = [part for x in joined for part in squares_in_parts(x)]
+        total = parts[0] if len(parts) == 1 else add_exactly(parts)
         if not needs_scale or _has_safe_squares(total):  # narrower types always have
             return 1.0, total**0.5
         return _general_norm(np, arrays, p)

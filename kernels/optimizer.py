@@ -24,18 +24,24 @@ def stepped(xp, param, step, out) -> Any:
 
 
 def length(xp, x) -> Any:
-    """L2 norm of all elements, a float64 array of one element.
-
-    Not of rank 0, which NumPy 1 takes for a number, so that a product with float32 is float32.
-    """
+    """L2 norm of all elements: for NumPy a Python float, with which arithmetic is fastest; else an array of float64."""
     scale, ratio = norm(xp, [x])
-    return xp.asarray(scale * ratio).reshape(1)
+    return float(scale * ratio) if xp is np else xp.asarray(scale * ratio).reshape(1)
 
 
 def ratio_of_lengths(xp, above, below, times=1) -> Any:
     """``times * above / below``, but 1 where one of the lengths is 0."""
+    if isinstance(above, float):
+        return times * above / below if above > 0 and below > 0 else 1.0
     is_defined = (above > 0) & (below > 0)
     return xp.where(is_defined, times * above / xp.where(is_defined, below, 1), 1)
+
+
+def rate_times(rate, ratio, dtype) -> Any:
+    """``rate * ratio``, computed in float64 and rounded to `dtype`."""
+    if isinstance(ratio, float):
+        return np.full(1, rate.item() * ratio, dtype)
+    return (rate.reshape(1) * ratio).astype(dtype)
 
 
 @update()
@@ -54,37 +60,38 @@ def momentum(param, grad, velocity, rate, skip, *, mu, use_nesterov):
     return param, velocity
 
 
-def lars_by(length: Callable[..., Any]) -> Callable[..., Any]:
-    """The kernel of ``lars_momentum``, where `length` measures arrays."""
+@update()
+def lars_step(param, grad, velocity, rate, *, mu, lars_weight_decay):
+    """The part of ``lars_momentum`` for each element, at the rate that the lengths give."""
+    velocity = velocity * mu + (param * lars_weight_decay + grad) * rate
+    param = param - velocity
+    return param, velocity
+
+
+def lars_along(step: Callable[..., Any], length: Callable[..., Any] = length) -> Callable[..., Any]:
+    """The kernel of ``lars_momentum``, with `lars_step` as `step` computes it, where `length` measures arrays."""
 
     def lars_momentum(xp, param, grad, velocity, rate, skip, *, mu, lars_coeff, lars_weight_decay, out=None):
         if is_skipped(skip):
             return kept(xp, (param, velocity), out)
-        param_out, velocity_out = out or (None, None)
         param_norm, grad_norm = length(xp, param), length(xp, grad)
         # The factor 0 makes the ratio undefined, and so 1, where there is no gradient.
         below = (grad_norm + lars_weight_decay * param_norm) * (grad_norm > 0)
         trust = ratio_of_lengths(xp, param_norm, below, lars_coeff)
-        rate = (rate.reshape(1) * trust).astype(param.dtype)
-
-        work = xp.multiply(param, lars_weight_decay)
-        xp.add(work, grad, out=work)
-        xp.multiply(work, rate, out=work)
-        velocity = xp.multiply(velocity, mu, out=velocity_out)
-        xp.add(velocity, work, out=velocity)
-        return stepped(xp, param, velocity, param_out), velocity
+        rate = rate_times(rate, trust, param.dtype)
+        return step(xp, param, grad, velocity, rate, mu=mu, lars_weight_decay=lars_weight_decay, out=out)
 
     return lars_momentum
 
 
-kernel("lars_momentum")(lars_by(length))
+kernel("lars_momentum")(lars_along(lars_step))
 
 
 @kernel("dpsgd")
 def dpsgd(xp, param, grad, rate, skip, *, clip, batch_size, sigma, seed, rng=None, out=None):
     if is_skipped(skip):
         return param.copy() if out is None else deliver(xp, param, out)
-    excess = xp.maximum(length(xp, grad) / clip, 1)
+    excess = xp.maximum(xp.asarray(length(xp, grad)).reshape(1) / clip, 1)
     step = xp.true_divide(grad, excess.astype(param.dtype))
     if sigma:
         # A seed gives the same noise in each step; without one the executor's generator draws.

@@ -24,7 +24,7 @@ from minigraph.kernels.jit.recorders import native, native_loop
 from minigraph.kernels.jit.recording import Recording, Symbol
 from minigraph.kernels.jit.threads import least_of, over_pieces
 from minigraph.kernels.merged_updates import Merged
-from minigraph.kernels.optimizer import lars_by
+from minigraph.kernels.optimizer import lars_along
 from minigraph.kernels.registry import specialize
 from minigraph.kernels.update_kernels import buffers_for, is_skipped, kept, one_or_all, owned
 from minigraph.kernels.update_rules import POWERS, RULES, SINGLE, TENSORS, Element, UpdateRule
@@ -268,6 +268,15 @@ def lamb(xp, param, grad, rate, moment1, moment2, beta1_pow, beta2_pow, skip, **
     return lambda *arrays, out=None: kernel(np, *arrays, out=out, **attrs)
 
 
+@offer("lars_momentum")
+def lars_momentum(xp, param, grad, velocity, rate, skip, **attrs):
+    step = update_loop("lars_step", [param, grad, velocity, rate], attrs)
+    if step is None or rate.shape != (1,):
+        return None
+    kernel = lars_along(lambda xp, *arrays, out, **attrs: step(*arrays, out=out))
+    return lambda *arrays, out=None: kernel(np, *arrays, out=out, **attrs)
+
+
 def _of_short_arrays(*types: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Register the recording of updates that measure whole arrays: loops and shared kernels have the same bits."""
     return lambda function: native_loop(*types)(native(*types, replaces_loops=False)(function))
@@ -279,7 +288,10 @@ def _length(xp: Any, x: Symbol) -> Symbol:
 
 @_of_short_arrays("lars_momentum")
 def record_lars(recording, *arrays, **attrs):
-    return lars_by(_length)(np, *arrays, **attrs)
+    def step(xp, *arrays, out, **attrs):
+        return record_update(recording, "lars_step", arrays, attrs)
+
+    return lars_along(step, _length)(np, *arrays, **attrs)
 
 
 @_of_short_arrays("lamb")
