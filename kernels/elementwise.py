@@ -11,7 +11,7 @@ import numpy as np
 from minigraph.errors import ExecutionError
 from minigraph.kernels.buffers import deliver, shaped, unshared, zeros
 from minigraph.kernels.integer_power import integer_power
-from minigraph.kernels.registry import kernel, specialize
+from minigraph.kernels.registry import for_all_sizes, kernel, specialize
 from minigraph.kernels.sums import add_over, are_rows, last_of, sum_of_rows, sums_of_last
 from minigraph.types import align_shape
 
@@ -42,6 +42,10 @@ def _offer_function(name: str, floating_only: bool = False) -> Any:
         aligned = align_shape(x.shape, y.shape, axis)
         if _is_right_aligned(aligned, y.shape):
             return function
+        added = len(aligned) - axis - len(y.shape)
+        if added > 0 and aligned == (1,) * axis + tuple(y.shape) + (1,) * added:
+            index = (..., *[None] * added)
+            return for_all_sizes(lambda x, y, out=None: function(x, y[index], out=out))
         return lambda x, y, out=None: function(x, y.reshape(aligned), out=out)
 
     return offer
@@ -338,7 +342,13 @@ def _quicker_sum(xp, full, shape, aligned, copies) -> Callable[..., Any] | None:
         )
     if axes:
         return lambda d, out: add(d, axes, dtype, out)
-    return lambda d, out: deliver(xp, d.copy() if copies and out is None else d, out)
+    if copies:
+        return lambda d, out: deliver(xp, d.copy() if out is None else d, out)
+    return _delivered if xp is np else lambda d, out: deliver(xp, d, out)
+
+
+def _delivered(d, out):
+    return deliver(np, d, out)
 
 
 @specialize("elementwise_add_grad", any_size=True)
@@ -389,7 +399,8 @@ def _quicker_mul_grad(xp, x, y, d_out, *, axis, wanted):
         d_x = to_x(multiply(d_out, y), None) if wants_x else None
         return d_x, (to_y(multiply(d_out, x), None) if wants_y else None)
 
-    return mul_grad
+    sums = [to for to, is_wanted in ((to_x, wants_x), (to_y, wants_y)) if is_wanted]
+    return for_all_sizes(mul_grad) if all([to is _delivered for to in sums]) else mul_grad
 
 
 def _mul_grad_of_any_size(xp, axis, wanted) -> Callable[..., Any]:

@@ -5,7 +5,7 @@ On a GPU, run one kernel generated from `minigraph.kernels.formulas`, which roun
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache, partial
 from math import prod
@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from minigraph.kernels.buffers import deliver, unshared
-from minigraph.kernels.registry import find_kernel, find_specializer, kernel, specialize
+from minigraph.kernels.registry import find_kernel, find_specializer, is_for_all_sizes, kernel, specialize
 from minigraph.support.fused_calls import FusedCall, last_uses, parse_calls
 from minigraph.types import align_shape
 
@@ -138,11 +138,13 @@ def _in_one_launch(xp, steps: tuple[str, ...], types: tuple[ArrayType, ...]) -> 
     return run
 
 
-def _quickest(call: FusedCall, known: Mapping[str, ArrayType]) -> Callable[..., Any]:
-    """The function for a call on arrays of these types."""
+def _quickest(call: FusedCall, known: Mapping[str, ArrayType]) -> tuple[Callable[..., Any], bool]:
+    """The function for a call on arrays of these types, and whether it is right for other sizes, too."""
     offer = find_specializer(call.type)
-    function = offer(np, *_arguments(call, known), **call.attrs, **_wanted(call)) if offer is not None else None
-    return _bound_kernel(np, call) if function is None else function
+    if offer is None:
+        return _bound_kernel(np, call), True
+    function = offer(np, *_arguments(call, known), **call.attrs, **_wanted(call))
+    return (_bound_kernel(np, call), False) if function is None else (function, is_for_all_sizes(function))
 
 
 def _first(call: FusedCall) -> str:
@@ -156,15 +158,37 @@ def _text(call: FusedCall) -> str:
 
 def as_calls(steps: tuple[str, ...], types: Mapping[str, ArrayType], over: Collection[str] = ()) -> Callable[..., Any]:
     """A function that makes the calls one after the other; buffers of the results in `over` may be operands."""
+    key = (steps, _pattern(types.values())) if not over else None
+    found = _AT_ALL_SIZES.get(key)
+    if found is not None:
+        return found
     known, namespace = dict(types), dict[str, Any](np=np, deliver=deliver)
+    are_for_all_sizes = True
     for number, call in enumerate(parse_calls(steps)):
         # Only kernels, and nothing quicker, may write over what they read.
         is_over = any(name in over for name in call.writes)
-        namespace[f"f{number}"] = _bound_kernel(np, call) if is_over else _quickest(call, known)
+        namespace[f"f{number}"], is_for_all = (_bound_kernel(np, call), True) if is_over else _quickest(call, known)
+        are_for_all_sizes &= is_for_all
         known.update(dict.fromkeys(call.writes, known[_first(call)]))
     exec(_code_of_whole(steps, len(types)), namespace)
     run: Callable[..., Any] = namespace["run"]
+    if are_for_all_sizes and key is not None:
+        if len(_AT_ALL_SIZES) >= _MOST_KEPT:
+            _AT_ALL_SIZES.clear()
+        _AT_ALL_SIZES[key] = run
     return run
+
+
+_AT_ALL_SIZES: dict[Any, Callable[..., Any]] = {}
+"""Functions of `as_calls` that are right for all sizes, by calls and pattern."""
+
+_MOST_KEPT = 1024
+
+
+def _pattern(types: Iterable[ArrayType]) -> Any:
+    """Dtypes, and which dimensions are equal, 0 or 1."""
+    numbers = {0: 0, 1: 1}
+    return tuple([(each.dtype, *[numbers.setdefault(size, len(numbers)) for size in each.shape]) for each in types])
 
 
 @lru_cache(maxsize=1024)
@@ -285,7 +309,7 @@ def _pieces(layout: BroadcastLayout) -> Callable[..., Any]:
     body = [f"{view} = all_{view}[start:end]" for view in sorted(cut)]
     namespace: dict[str, Any] = {}
     for number, call in enumerate(layout.calls):
-        namespace[f"f{number}"] = _quickest(call, known)
+        namespace[f"f{number}"], _ = _quickest(call, known)
         known.update(dict.fromkeys(call.writes, piece))
         for name in call.writes:
             body.append(f"{name} = " + (f"r{rooms[name]}[:end - start]" if name in rooms else f"all_{name}[start:end]"))

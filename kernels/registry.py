@@ -18,9 +18,13 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
 
 from minigraph.support.signatures import parameter_names
+
+_F = TypeVar("_F", bound=Callable[..., Any])
 
 KERNEL, LOOP = "kernel", "loop"
 """Kinds of functions that compute an operator: its kernel, or what has the kernel's bits, and a compiled loop."""
@@ -196,6 +200,17 @@ def _import_before(function: Callable[..., Any]) -> None:
     if not function.__module__.startswith("minigraph."):
         _import(_FIRST)
         _import(_LATER)
+
+
+def for_all_sizes(function: _F) -> _F:
+    """Mark what a specializer offers as right for all arrays whose dimensions are equal, or 1, where these are."""
+    function.is_for_all_sizes = True  # type: ignore[attr-defined]
+    return function
+
+
+def is_for_all_sizes(function: Callable[..., Any]) -> bool:
+    """Whether `function` is marked, or one of NumPy's own."""
+    return type(function) is np.ufunc or hasattr(function, "is_for_all_sizes")
 
 
 def takes_any_size(specializer: Callable[..., Any]) -> bool:

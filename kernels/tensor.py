@@ -10,7 +10,7 @@ import numpy as np
 from minigraph.errors import ExecutionError
 from minigraph.kernels.buffers import deliver, unshared
 from minigraph.kernels.cuda.launching import is_recording
-from minigraph.kernels.registry import kernel, specialize
+from minigraph.kernels.registry import for_all_sizes, kernel, specialize
 from minigraph.support.shape_rules import constant_of, reshaped
 from minigraph.types import as_dtype
 
@@ -253,7 +253,7 @@ def _quicker_scale(xp, x, scale_tensor, *, scale, bias, bias_after_scale):
     multiply, add = np.multiply, np.add
     factor, offset = np.asarray(in_type(x.dtype, scale)), np.asarray(in_type(x.dtype, bias))
     if not bias and bias_after_scale:  # adding 0 before the product makes 0.0 of -0.0
-        return lambda x, _=None, out=None: multiply(x, factor, out)
+        return for_all_sizes(lambda x, _=None, out=None: multiply(x, factor, out))
 
     def scale_and_shift(x, _=None, out=None):
         product = multiply(x, factor, out)
@@ -263,7 +263,7 @@ def _quicker_scale(xp, x, scale_tensor, *, scale, bias, bias_after_scale):
         total = add(x, offset, out)
         return multiply(total, factor, total)
 
-    return scale_and_shift if bias_after_scale else shift_and_scale
+    return for_all_sizes(scale_and_shift if bias_after_scale else shift_and_scale)
 
 
 @specialize("increment")

@@ -358,18 +358,21 @@ def align_shape(x: Sequence[int], y: Sequence[int], axis: int) -> tuple[int, ...
     (2, 1, 1)
     """
     y = tuple(y)
-    require(axis >= -1, f"axis must be at least -1, got {axis}", "Count from the front, or give -1 for the end.")
+    if axis < -1:
+        raise OpError(f"axis must be at least -1, got {axis}", hint="Count from the front, or give -1 for the end.")
     if axis == -1 or same_shape(x, y):
         return (1,) * (len(x) - len(y)) + y
-    require(
-        len(y) <= len(x) or axis == len(y) - len(x) or all(dim == 1 for dim in x),
-        f"X {list(x)} has fewer dimensions than Y {list(y)} and would lie under it from axis {axis}",
-        hint="Reshape X to as many dimensions as Y has and leave axis at -1.",
-    )
+    if len(y) > len(x) and axis != len(y) - len(x) and not all(dim == 1 for dim in x):
+        raise OpError(
+            f"X {list(x)} has fewer dimensions than Y {list(y)} and would lie under it from axis {axis}",
+            hint="Reshape X to as many dimensions as Y has and leave axis at -1.",
+        )
     if len(y) > len(x):
         return y
-    require(0 <= axis < max(len(x), 1), f"axis must be in [0, {len(x)}) or -1, got {axis}")
+    if not 0 <= axis < max(len(x), 1):
+        raise OpError(f"axis must be in [0, {len(x)}) or -1, got {axis}")
     while len(y) > 1 and axis + len(y) > len(x) and y[-1] == 1:
         y = y[:-1]
-    require(axis + len(y) <= len(x), f"Y has {len(y)} dimensions, too many to lie over X {list(x)} from axis {axis}")
+    if axis + len(y) > len(x):
+        raise OpError(f"Y has {len(y)} dimensions, too many to lie over X {list(x)} from axis {axis}")
     return (1,) * axis + y + (1,) * (len(x) - axis - len(y))

@@ -11,6 +11,7 @@ from minigraph.kernels.registry import KERNEL, LOOP
 from minigraph.lowering.steps import Step, Value, types_of_inputs
 from minigraph.runtime.kernel_call import keywords_of
 from minigraph.runtime.place import Place
+from minigraph.types import TensorType
 
 OWN = "own"
 """Kind of functions that make arrays for the caller."""
@@ -38,6 +39,7 @@ class FunctionKey(NamedTuple):
     attrs: str
     in_place: bool
     types: Any
+    """Numbers of the types; equal types have one number."""
 
 
 class FunctionChoice:
@@ -52,6 +54,8 @@ class FunctionChoice:
         Functions of steps whose results all go to the caller.
     run_body : callable
         Makes the function for a step of control flow.
+    numbers : mapping, optional
+        Numbers of types in keys that are given.
     """
 
     def __init__(
@@ -60,8 +64,13 @@ class FunctionChoice:
         jit: bool,
         own: Mapping[Step, Callable[..., Any]],
         run_body: Callable[[Step], Callable[..., Any]],
+        numbers: Mapping[TensorType, int] | None = None,
     ) -> None:
         self._place, self._jit, self._own, self._run_body = place, jit and place.kind == "cpu", own, run_body
+        self.numbers: dict[TensorType, int] = dict(numbers or {})
+        """Numbers of types, by which keys are compared: a type takes longer."""
+        self._number_of: dict[int, int] = {}
+        """The same by `id` of the type."""
         self._found: dict[FunctionKey, Function] = {}
         self._offers_to: dict[tuple[str, bool, bool], Sequence[tuple[str, Callable[..., Any]]]] = {}
         """Results of `_offers`, by type of operator, whether state is written over, and whether there are rows."""
@@ -95,10 +104,10 @@ class FunctionChoice:
 
     def key(self, step: Step, like: FunctionKey | None = None) -> FunctionKey:
         """The key of a step: steps with equal keys call the same function."""
-        is_on_numbers = are_numbers([value.tensor_type.shape for value in (*step.reads, *step.writes)])
-        if like is not None:
+        if like is not None:  # a dimension of what it reads or writes has another size
             types = None if like.types is None else self._types(step)
-            return FunctionKey(is_on_numbers, like.op_type, like.kernel, like.attrs, like.in_place, types)
+            return FunctionKey(False, like.op_type, like.kernel, like.attrs, like.in_place, types)
+        is_on_numbers = are_numbers([value.tensor_type.shape for value in (*step.reads, *step.writes)])
         op, kernel = step.op, step.kernel
         # As text, because 1 == 1.0 == True and 0.0 == -0.0.
         attrs = repr(op.attrs) if op.attrs else ""
@@ -108,8 +117,20 @@ class FunctionChoice:
         """The types of all that `step` reads and writes, if what is called for it may depend on them; else None."""
         if not (self._offers(step) or step.kernel.takes_wanted):
             return None
-        inputs = [entry.tensor_type if isinstance(entry, Value) else _types(entry) for entry in step.inputs]
-        return *inputs, *[_types(values) for values in step.outputs]
+        number = self._number
+        inputs = [number(entry) if isinstance(entry, Value) else self._of_list(entry) for entry in step.inputs]
+        return *inputs, *[self._of_list(values) for values in step.outputs]
+
+    def _of_list(self, entry: Sequence[Value | None] | None) -> Any:
+        number = self._number
+        return None if entry is None else tuple([None if value is None else number(value) for value in entry])
+
+    def _number(self, value: Value) -> int:
+        found = self._number_of.get(id(value.tensor_type))
+        if found is None:
+            found = self.numbers.setdefault(value.tensor_type, len(self.numbers))
+            self._number_of[id(value.tensor_type)] = found
+        return found
 
     def _offers(self, step: Step) -> Sequence[tuple[str, Callable[..., Any]]]:
         """Specializers that may offer a faster function, in the order in which they are asked."""
@@ -143,7 +164,3 @@ def _is_left_to_tables(step: Step) -> bool:
 
     shapes = [value.tensor_type.shape for value in (*step.reads, *step.writes)]
     return not step.kernel.for_rows and is_small(step.op.type, shapes, step.op.attrs)
-
-
-def _types(entry: Sequence[Value | None] | None) -> Any:
-    return None if entry is None else tuple([None if value is None else value.tensor_type for value in entry])

@@ -25,6 +25,7 @@ from minigraph.lowering.steps import Step, Steps, Value
 from minigraph.runtime.kernel_call import keywords_of
 from minigraph.runtime.place import Place
 from minigraph.support.interrupts import Saved, hold
+from minigraph.types import TensorType
 
 NOTHING, XP, RNG, DROPPED, FIRST_VALUE = range(5)
 """Registers of None, the array module, the random generator and unwanted results; the registers of values follow.
@@ -77,6 +78,8 @@ class Instructions:
         wait; else none.
     given : mapping
         Numbers of the buffers that values lie in, or are written to.
+    numbers : mapping
+        Numbers of the types in the keys of functions.
     alike : list of _Alike
         Rows that call one function at every size; empty until a plan for other sizes is made.
     """
@@ -91,6 +94,7 @@ class Instructions:
     new_state: Sequence[int]
     short_state: Sequence[int]
     given: Mapping[Value | FlatView, int]
+    numbers: Mapping[TensorType, int]
     alike: list[_Alike] = field(default_factory=list)
 
     @cached_property
@@ -192,13 +196,19 @@ def assemble(
     `run_body` makes the function for a step of control flow. With `jit`, steps call loops that numba compiles, if there
     are any for them. `like` are instructions for the steps that these are resized from, with the same flat buffers.
     """
-    assembler = _Assembler(steps, buffers, place, jit, run_body)
+    assembler = _Assembler(steps, buffers, place, jit, run_body, None if like is None else like[0].numbers)
     return assembler.assemble() if like is None else assembler.assemble_like(*like)
 
 
 class _Assembler:
     def __init__(
-        self, steps: Steps, buffers: BufferPlan, place: Place, jit: bool, run_body: Callable[[Step], Callable[..., Any]]
+        self,
+        steps: Steps,
+        buffers: BufferPlan,
+        place: Place,
+        jit: bool,
+        run_body: Callable[[Step], Callable[..., Any]],
+        numbers: Mapping[TensorType, int] | None,
     ) -> None:
         self.steps = steps
         self.place = place
@@ -217,7 +227,7 @@ class _Assembler:
         self._in_buffers = {v for step in (*self.flat.free, *self.flat.over) for v in step.writes}
         """Values that are there, in their places, when their step has run."""
         self._registers: dict[Value | FlatView | None, int] = {None: NOTHING}
-        self._functions = FunctionChoice(place, jit, self.outputs.functions, run_body)
+        self._functions = FunctionChoice(place, jit, self.outputs.functions, run_body, numbers)
 
     def assemble(self) -> Instructions:
         steps = self.steps
@@ -233,8 +243,9 @@ class _Assembler:
         ]
         short_state = self._short_state(rows)
         return Instructions(
-            steps, rows, self._buffers, self.values, feeds, state, fetches, new_state, short_state, self._given
-        )
+            steps, rows, self._buffers, self.values, feeds, state, fetches, new_state, short_state, self._given,
+            self._functions.numbers,
+        )  # fmt: skip
 
     def assemble_like(self, like: Instructions, outputs: OutputPlan, resized: Resized) -> Instructions:
         """Instructions that differ from `like` in functions and buffers only."""
