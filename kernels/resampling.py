@@ -35,7 +35,10 @@ def interp(
     data_layout, out_d, out_h, out_w, scale, interp_method, align_corners, align_mode,
 ):  # fmt: skip
     sizes = _sizes(x, out_size, size_tensor, factor, (out_h, out_w), scale, data_layout)
-    return _resized(xp, x, _neighbours(xp, x.shape, sizes, interp_method, align_corners, align_mode))
+    neighbours = _neighbours(xp, x.shape, sizes, interp_method, align_corners, align_mode)
+    if interp_method != "nearest" and x.dtype == np.uint8:
+        return _resized_bytes(xp, x, *neighbours)
+    return _resized(xp, x, neighbours)
 
 
 @kernel("nearest_interp_grad")
@@ -127,6 +130,20 @@ def _resized(xp, x, neighbours) -> Any:
             low += xp.take(x, each.high, axis=each.dim) * of_high
         x = low
     return x
+
+
+def _resized_bytes(xp, x, rows, columns) -> Any:
+    """Images of bytes: float32 sums of four neighbours, in the order of fluid, cut to integers."""
+    wide = x.astype(np.float32)
+    of_rows, of_columns = _shares(rows, wide), _shares(columns, wide)
+    total = xp.float32(0)
+    for column, of_column in zip((columns.low, columns.high), of_columns, strict=True):
+        for row, of_row in zip((rows.low, rows.high), of_rows, strict=True):
+            part = xp.take(xp.take(wide, row, axis=rows.dim), column, axis=columns.dim)
+            part *= of_row
+            part *= of_column
+            total = total + part
+    return total.astype(np.uint8)
 
 
 def _gathered(xp, d_out, neighbours) -> Any:

@@ -59,6 +59,6 @@ def sequence_mask(xp, x, max_len_tensor, *, maxlen, out_dtype):
         maxlen = number_in(max_len_tensor)
         if maxlen <= 0:
             raise ExecutionError(f"MaxLenTensor must be positive, got {maxlen}")
-    elif maxlen == -1:
+    elif maxlen < 0:
         maxlen = max(int(x.max()), 0) if x.size else 0
     return (xp.arange(maxlen, dtype=np.int64) < x[..., None]).astype(as_dtype(out_dtype).numpy)

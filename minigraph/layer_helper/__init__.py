@@ -430,6 +430,11 @@ def check_variable(x: Any, what: str) -> Variable:
     return x
 
 
+def one_of(x: Any) -> Any:
+    """`x`, or what a list of one holds, which some of fluid's layers take as well."""
+    return x[0] if isinstance(x, list | tuple) and len(x) == 1 else x
+
+
 def fed_integers(x: Any) -> Any:
     """`x`; if it is data of `layers.data` that nothing has read and whose dtype is a float's, declared as int64 now.
 
@@ -488,5 +493,5 @@ def features_of(x: Variable, first: int, what: str) -> int:
 
 __all__ = [
     "LayerHelper", "LayerHelperBase", "ParamAttr", "check_floating", "check_variable", "constant", "create_state",
-    "emit", "features_of", "input_or_attr", "layer", "layer_called",
+    "emit", "features_of", "input_or_attr", "layer", "layer_called", "one_of",
 ]  # fmt: skip

@@ -7,12 +7,21 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from minigraph.errors import ProgramError
+from minigraph.errors import ProgramError, warn
 from minigraph.initializer import Constant
 from minigraph.ir import Variable
-from minigraph.layer_helper import LayerHelper, check_floating, check_variable, emit, input_or_attr, layer, layer_called
+from minigraph.layer_helper import (
+    LayerHelper,
+    check_floating,
+    check_variable,
+    emit,
+    input_or_attr,
+    layer,
+    layer_called,
+    one_of,
+)
 from minigraph.layers.tensor import assign
-from minigraph.types import as_dtype
+from minigraph.types import DType, as_dtype
 
 __all__ = [
     "abs", "acos", "asin", "atan", "brelu", "ceil", "cos", "elu", "erf", "exp", "floor", "gelu", "hard_shrink",
@@ -34,10 +43,20 @@ def _unary(op_type: str, formula: str, check: Callable[[Any, str], Variable] = c
     return unary
 
 
+def _cut_or_floating(x: Any, what: str) -> Variable:
+    """`x`, if it is a floating-point Variable or, with a warning, one of integers."""
+    if check_variable(x, what).dtype in (DType.INT32, DType.INT64):
+        warn(f"{what} is {x.dtype}, and so is the result: e is cut to 2. Convert x with layers.cast", registry=_WARNED)
+        return x
+    return check_floating(x, what)
+
+
+_WARNED: dict[Any, Any] = {}
+
 relu = _unary("relu", "``max(x, 0)``; the gradient at 0 is 0.")
 sigmoid = _unary("sigmoid", "``1 / (1 + exp(-x))``, without overflow.")
 tanh = _unary("tanh", "Hyperbolic tangent.")
-exp = _unary("exp", "``e ** x``.")
+exp = _unary("exp", "``e ** x``.", _cut_or_floating)
 log = _unary("log", "Natural logarithm; -inf at 0, NaN below.")
 sqrt = _unary("sqrt", "Square root; NaN below 0.")
 rsqrt = _unary("rsqrt", "``1 / sqrt(x)``; infinite at 0, NaN below.")
@@ -93,7 +112,7 @@ def erf(x: Variable) -> Variable:
 @layer
 def gelu(x: Variable, approximate: bool = False) -> Variable:
     """``x * P(Z <= x)`` with Z standard normal; or by its approximation with tanh."""
-    return _activation("gelu", x, approximate=approximate)
+    return _activation("gelu", one_of(x), approximate=approximate)
 
 
 @layer

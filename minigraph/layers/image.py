@@ -11,7 +11,7 @@ import numpy as np
 from minigraph.errors import ProgramError, WrongTypeError, on_one_line
 from minigraph.initializer import Normal
 from minigraph.ir import Variable
-from minigraph.layer_helper import LayerHelper, check_floating, emit, layer
+from minigraph.layer_helper import LayerHelper, check_floating, emit, layer, one_of
 from minigraph.support.arguments import INTEGERS
 from minigraph.support.window_rules import CHANNELS_LAST, is_channels_last, spatial_dims
 
@@ -356,7 +356,7 @@ def pool2d(
     ProgramError
         If there is neither `pool_size` nor `global_pooling`, or `ceil_mode` with VALID.
     """
-    x = check_floating(input, "pool2d: input")
+    x = check_floating(one_of(input), "pool2d: input")
     attrs = pool_attrs(
         pool_size, pool_type, pool_stride, pool_padding, global_pooling, ceil_mode, exclusive, data_format
     )

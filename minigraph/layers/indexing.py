@@ -7,7 +7,7 @@ from typing import Any
 
 from minigraph.errors import WrongTypeError
 from minigraph.ir import Variable
-from minigraph.layer_helper import LayerHelper, constant, emit, fed_integers, input_or_attr, layer
+from minigraph.layer_helper import LayerHelper, constant, emit, fed_integers, input_or_attr, layer, one_of
 from minigraph.layers.nn import check_integers
 from minigraph.layers.reshaping import Numbers, numbers_given
 from minigraph.support.arguments import INTEGERS
@@ -128,7 +128,7 @@ def fluid_one_hot(input: Variable, depth: int | Variable, allow_out_of_range: bo
     array([[0., 0., 1.],
            [1., 0., 0.]], dtype=float32)
     """
-    return _one_hot("one_hot_v2", input, depth, allow_out_of_range)
+    return _one_hot("one_hot_v2", one_of(input), depth, allow_out_of_range)
 
 
 def _one_hot(op_type: str, x: Variable, depth: int | Variable, allow_out_of_range: bool) -> Variable:

@@ -6,7 +6,7 @@ from typing import Any
 
 from minigraph.errors import on_one_line
 from minigraph.ir import Variable
-from minigraph.layer_helper import check_floating, emit, layer
+from minigraph.layer_helper import check_floating, emit, layer, one_of
 from minigraph.layers.image import (
     Padding,
     Size,
@@ -147,7 +147,7 @@ def pool3d(
     ProgramError
         If there is neither `pool_size` nor `global_pooling`, or `ceil_mode` with VALID.
     """
-    x = check_floating(input, "pool3d: input")
+    x = check_floating(one_of(input), "pool3d: input")
     attrs = pool_attrs(
         pool_size, pool_type, pool_stride, pool_padding, global_pooling, ceil_mode, exclusive, data_format, "pool3d", 3
     )

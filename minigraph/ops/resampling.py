@@ -6,7 +6,7 @@ from minigraph.opdef import op
 from minigraph.opdef.gradient_rules import FusedGrad
 from minigraph.ops.tensor import require_integers, require_one_element, require_one_integer
 from minigraph.support.window_rules import CHANNELS_LAST, spatial_dims
-from minigraph.types import TensorType, require, require_floating, require_number, same_dim
+from minigraph.types import DType, TensorType, require, require_floating, require_number, same_dim
 
 
 def scaled(size: int, scale: float) -> int:
@@ -41,7 +41,10 @@ def _resized(
 
 def _check_method(x: TensorType, method: str) -> None:
     require(method in ("bilinear", "nearest"), f"interp_method must be bilinear or nearest, got {method!r}")
-    (require_floating if method == "bilinear" else require_number)(x)
+    if method == "nearest" or x.dtype is DType.UINT8:
+        require_number(x)
+    else:
+        require_floating(x)
 
 
 def _check_given(
@@ -111,7 +114,7 @@ def bilinear_interp(
 
     Element i of a dimension stands at ``i * (size - 1) / (new - 1)`` of X with `align_corners`; without, at
     ``i * size / new``, or at ``(i + 0.5) * size / new - 0.5`` if `align_mode` is 0. The new sizes are given as to
-    `nearest_interp`, which the operator is if `interp_method` is "nearest".
+    `nearest_interp`, which the operator is if `interp_method` is "nearest". Images of uint8 are cut to integers.
     """
     given = (out_size, size_tensor, factor)
     _check_method(x, interp_method)

@@ -57,7 +57,7 @@ def meshgrid(xs: list[TensorType]) -> list[TensorType]:
 def sequence_mask(
     x: TensorType, max_len_tensor: TensorType | None, *, maxlen: int = -1, out_dtype: int = 3
 ) -> TensorType:
-    """``Y[..., j]`` is 1 where j is below X, else 0; j counts up to `maxlen`, or to the largest of X if that is -1.
+    """``Y[..., j]`` is 1 where j is below X, else 0; j counts up to `maxlen`, or if it is negative to the largest of X.
 
     MaxLenTensor, of one element, takes the place of `maxlen`. X may have fractions: 2.5 counts for j up to 2, and the
     largest of X is cut to an integer.
@@ -67,5 +67,6 @@ def sequence_mask(
         require_one_integer(max_len_tensor, "MaxLenTensor")
         maxlen = -1
     else:
-        require(maxlen == -1 or maxlen > 0, f"maxlen must be positive, or -1, got {maxlen}")
+        require(maxlen != 0, "maxlen must be positive, or -1, got 0")
+        maxlen = max(maxlen, -1)
     return TensorType(as_dtype(out_dtype), (*x.shape, maxlen))

@@ -673,3 +673,13 @@ def test_a_branch_that_is_stopped_is_not_trained():
         layers.reduce_mean(first + second).backward()
         assert all(param.gradient() is not None for param in trained.parameters())
         assert all(param.gradient() is None for param in kept.parameters())
+
+
+def test_a_frozen_parameter_has_no_gradient():
+    with guard():
+        frozen, later = Linear(2, 2, param_attr=ParamAttr(trainable=False)), Linear(2, 2)
+        later.weight.trainable = False
+        x = to_variable(np.ones((3, 2), "float32"))
+        layers.reduce_mean(frozen(x) + later(x)).backward()
+        assert frozen.weight.gradient() is None and later.weight.gradient() is None
+        assert frozen.bias.gradient() is not None and later.bias.gradient() is not None

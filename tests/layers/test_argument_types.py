@@ -5,6 +5,7 @@ import pytest
 
 import minigraph as fluid
 from minigraph import layers
+from minigraph.errors import OpError, WrongTypeError
 
 pytestmark = pytest.mark.usefixtures("new_program")
 
@@ -90,3 +91,39 @@ def test_data_made_in_a_branch_belongs_to_the_global_block():
 def test_dimensions_to_reduce_may_be_any_sequence(dim):
     """Of these, 1.8.5 takes the list alone, and refuses the others in its C++ code."""
     assert layers.reduce_mean(fluid.data("x", [2, 3, 4]), dim).shape == (4,)
+
+
+@pytest.mark.parametrize("dtype", ["int32", "int64"])
+def test_the_exponential_of_integers_is_cut_with_a_warning(dtype):
+    x = fluid.data("x", [3], dtype)
+    with pytest.warns(UserWarning, match=f"exp: x is {dtype}, and so is the result"):
+        result = layers.exp(x)
+    (found,) = fluid.Executor().run(feed={"x": np.array([1, 2, -3], dtype)}, fetch_list=[result])
+    assert (found.dtype, found.tolist()) == (np.dtype(dtype), [2, 7, 0])
+
+
+def test_a_list_of_one_is_its_variable_where_fluid_takes_it():
+    image, volume = fluid.data("image", [1, 1, 2, 2]), fluid.data("volume", [1, 1, 2, 2, 2])
+    numbers = fluid.data("numbers", [2], "int64")
+    calls = (
+        lambda wrap: layers.pool2d(wrap(image), 2),
+        lambda wrap: layers.pool3d(wrap(volume), 2),
+        lambda wrap: layers.gelu(wrap(image)),
+        lambda wrap: fluid.one_hot(wrap(numbers), 3),
+    )
+    given = np.arange(8.0, dtype="float32")
+    feed = {"image": given[:4].reshape(image.shape), "volume": given.reshape(volume.shape), "numbers": np.array([2, 0])}
+    for call in calls:
+        alone, listed = fluid.Executor().run(feed=feed, fetch_list=[call(lambda x: x), call(lambda x: [x])])
+        np.testing.assert_array_equal(alone, listed)
+        with pytest.raises(WrongTypeError, match="must be a Variable, got"):
+            call(lambda x: [x, x])
+
+
+def test_any_negative_length_of_a_mask_is_that_of_the_longest():
+    lengths = fluid.data("lengths", [2], "int64")
+    masks = [layers.sequence_mask(lengths, length) for length in (None, -1, -2)]
+    for found in fluid.Executor().run(feed={"lengths": np.array([1, 3])}, fetch_list=masks):
+        assert found.tolist() == [[1, 0, 0], [1, 1, 1]]
+    with pytest.raises(OpError, match="maxlen must be positive, or -1, got 0"):
+        layers.sequence_mask(lengths, 0)

@@ -50,3 +50,19 @@ def test_half_way_is_told_in_float64():
     """Element 41 of 83 stands a little below one half in float32, to which a half is added."""
     found = run("nearest_interp", {"X": ROW[..., :2]}, out_h=1, out_w=83, interp_method="nearest")
     assert found.ravel()[38:45].tolist() == [1, 1, 1, 1, -2, -2, -2]
+
+
+@pytest.mark.parametrize(
+    ("align_corners", "align_mode", "expected"),
+    [
+        (True, 1, [[65, 117, 169, 117, 66], [89, 110, 130, 101, 72], [114, 103, 92, 85, 78]]),
+        (False, 0, [[65, 106, 169, 107, 66], [89, 105, 130, 95, 72], [114, 105, 92, 83, 78]]),
+        (False, 1, [[65, 127, 148, 86, 66], [97, 109, 108, 82, 74], [114, 100, 89, 80, 77]]),
+    ],
+)
+def test_images_of_bytes_are_cut_to_integers(align_corners, align_mode, expected):
+    image = np.array([[65, 169, 66], [114, 92, 78]], np.uint8).reshape(1, 1, 2, 3)
+    found = run("bilinear_interp", {"X": image}, out_h=3, out_w=5, align_corners=align_corners, align_mode=align_mode)
+    assert (found.dtype, found[0, 0].tolist()) == (np.dtype(np.uint8), expected)
+    last = run("bilinear_interp", {"X": image.transpose(0, 2, 3, 1)}, out_h=3, out_w=5, data_layout="NHWC")
+    assert last[0, :, :, 0].tolist() == [[65, 117, 169, 117, 66], [89, 110, 130, 101, 72], [114, 103, 92, 85, 78]]
