@@ -65,6 +65,11 @@ def pytest_configure(config):
     config.pluginmanager.register(FewerFiles())  # the hooks of this file are not called for the modules of minigraph
 
 
+def pytest_itemcollected(item):
+    if item.get_closest_marker("timing"):
+        item.add_marker("slow")  # and not in the fast lane
+
+
 @pytest.fixture(scope="session", autouse=True)
 def _compiled_files(request, tmp_path_factory):
     """Tests compile loops where they ask for it, because many compare bits; nothing is left in the user's caches.

@@ -158,6 +158,7 @@ def test_the_parts_of_a_gradient_are_added_where_the_last_is_known():
     ]
 
 
+@pytest.mark.slow
 def test_two_slots_of_one_operator_are_two_uses():
     w = weight("w", 3)
     ((_, grad),) = fluid.append_backward(layers.reduce_sum(layers.elementwise_mul(w, w)))

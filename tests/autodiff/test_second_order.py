@@ -176,6 +176,7 @@ def penalized(batch):
     return main, startup, [grad for _, grad in pairs]
 
 
+@pytest.mark.slow
 def test_a_batch_of_unknown_size_makes_no_difference():
     rng = np.random.default_rng(6)
     feed = {"image": rng.standard_normal((3, 2, 8, 6)), "label": np.array([[1], [4], [0]])}

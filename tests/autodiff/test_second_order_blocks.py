@@ -63,6 +63,7 @@ def branching(value):
     return main, startup, feed, penalty, pairs
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("value", [-1.0, 1.0])
 def test_a_gradient_penalty_through_a_branch(value):
     main, startup, feed, penalty, pairs = branching(value)
@@ -70,6 +71,7 @@ def test_a_gradient_penalty_through_a_branch(value):
     assert [grad.any() for grad in found] == [True, True, value < 0, value < 0, value > 0, value > 0]
 
 
+@pytest.mark.slow
 def test_any_order_through_a_branch():
     layers = fluid.layers
     with fluid.program_guard(fluid.Program(), fluid.Program()):
@@ -123,6 +125,7 @@ def recurring(steps, batch, reverse, wants=("x", "h0")):
     return main, startup, feed, penalty, [(var, grad) for var, grad in pairs if grad is not None]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("reverse", [False, True])
 @pytest.mark.parametrize(("steps", "batch"), [(4, 2), (None, None)])
 def test_a_gradient_penalty_through_a_recurrent_network(steps, batch, reverse):
@@ -131,12 +134,14 @@ def test_a_gradient_penalty_through_a_recurrent_network(steps, batch, reverse):
     assert len(checked(main, startup, feed, penalty, pairs)) == 7
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("wants", [("x",), ("h0",), ()])
 def test_only_some_gradients_of_a_recurrent_network(wants):
     main, startup, feed, penalty, pairs = recurring(4, 2, False, wants)
     assert len(checked(main, startup, feed, penalty, pairs)) == 5 + len(wants)
 
 
+@pytest.mark.slow
 def test_a_program_with_second_gradients_of_blocks_is_text_and_copies():
     for made in (branching(1.0), recurring(4, 2, True)):
         main = made[0]
@@ -243,6 +248,7 @@ def looping(runs, wants=("x",)):
     return main, startup, feed, penalty, [(var, grad) for var, grad in pairs if grad is not None]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("wants", [("x",), ()])
 @pytest.mark.parametrize("runs", [4, 1])
 def test_a_gradient_penalty_through_a_loop(runs, wants):
@@ -252,6 +258,7 @@ def test_a_gradient_penalty_through_a_loop(runs, wants):
     assert all(grad.any() for grad in found)
 
 
+@pytest.mark.slow
 def test_a_loop_that_never_runs():
     main, startup, feed, penalty, pairs = looping(0)
     found = checked(main, startup, feed, penalty, pairs)
@@ -290,6 +297,7 @@ def test_any_order_through_a_loop_that_overwrites():
 # What else runs blocks
 
 
+@pytest.mark.slow
 def test_rows_that_go_to_one_branch_or_the_other():
     layers = fluid.layers
     with fluid.program_guard(fluid.Program(), fluid.Program()):

@@ -599,6 +599,7 @@ def cells(kind, is_network, feed):
     return dict(zip([param.name for param, _ in pairs], found[1:], strict=True)), found[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["LSTMCell", "GRUCell"])
 def test_a_gradient_penalty_through_a_network_of_cells(kind):
     feed = {"x": np.random.default_rng(3).uniform(-1, 1, (2, 3, 4))}
@@ -647,6 +648,7 @@ def test_training_on_a_gradient_penalty_with_clipped_gradients(case, clip):
     np.testing.assert_allclose(found, known, rtol=1e-9, atol=1e-12)
 
 
+@pytest.mark.slow
 def test_what_was_drawn_at_random_in_a_block_stays_what_it_was():
     with fluid.program_guard(fluid.Program(), fluid.Program()):
         x = fluid.data("x", [50], "float64")

@@ -59,6 +59,7 @@ def refused(capsys, *arguments):
 # What it prints
 
 
+@pytest.mark.slow
 def test_the_default_run_clips_with_each_kind(capsys):
     out = printed(capsys)
     for text in ("norm=2", "global_norm=1", "value=0.1"):
@@ -68,6 +69,7 @@ def test_the_default_run_clips_with_each_kind(capsys):
     assert re.search(r"^all together +before.*\n.*\nnorm=2 .*\nglobal_norm=1 .*\nvalue=0.1 .*\n\nOn average", out, re.M)
 
 
+@pytest.mark.slow
 def test_some_batches_are_clipped_by_each_of_the_default_clips(tmp_path):
     file = tmp_path / "out.json"
     assert main(["compare", "--quiet", "--json", str(file)]) == 0
@@ -78,18 +80,21 @@ def test_some_batches_are_clipped_by_each_of_the_default_clips(tmp_path):
         assert 0 < clip["total"]["mean"]["factor"] < 1
 
 
+@pytest.mark.slow
 def test_the_operators_inserted_are_shown_unless_declined(capsys):
     shown = printed(capsys, "--clip", "norm=2")
     assert len(re.findall(r"^\+ +clip_by_norm_\d\.tmp_0: float32", shown, re.MULTILINE)) == 6
     assert "clip_by_norm(" not in printed(capsys, "--clip", "norm=2", "--no-diff")
 
 
+@pytest.mark.slow
 def test_the_output_is_the_same_for_the_same_seed(capsys):
     first = printed(capsys, "--seed", "3")
     assert first == printed(capsys, "--seed", "3")
     assert first != printed(capsys, "--seed", "4")
 
 
+@pytest.mark.slow
 def test_nothing_is_wider_than_a_hundred_columns(capsys):
     assert max(map(len, printed(capsys).splitlines())) <= 100
 
@@ -119,12 +124,14 @@ def test_equal_seeds_print_the_same_in_different_processes():
     assert run(*SHORT, PYTHONHASHSEED="1").stdout == run(*SHORT, PYTHONHASHSEED="2").stdout
 
 
+@pytest.mark.slow
 def test_training_shows_the_loss_going_down(capsys):
     out = printed(capsys, "--train", "0.05", "--batches", "12", "--batch-size", "128", "--no-diff")
     first, last = map(float, re.search(r"([\d.]+) in the first batch, ([\d.]+) in the last", out).groups())
     assert last < first
 
 
+@pytest.mark.slow
 def test_each_clip_is_shown_on_the_gradients_of_each_rank(capsys):
     out = printed(capsys, "--ranks", "2", "--batch-size", "16", "--no-diff")
     assert out.count("rank 0 alone") == out.count("rank 1 alone") == out.count("all ranks") == len(DEFAULT_CLIPS)
@@ -163,6 +170,7 @@ def test_help_explains_clips_and_has_examples(capsys):
 # Training
 
 
+@pytest.mark.slow
 def test_training_compares_the_clips_with_an_unclipped_run(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "100")
     out = printed(capsys, command=TRAIN)
@@ -193,6 +201,7 @@ def test_training_learns_and_says_how_well(capsys, tmp_path):
     check_numbers(found)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("optimizer", ["sgd", "momentum", "adam"])
 def test_each_optimizer_trains(capsys, optimizer):
     out = printed(capsys, "--optimizer", optimizer, "--rate", "0.001", "--clip", "norm=2", command=TRAIN)
@@ -313,6 +322,7 @@ def test_numbers_that_are_not_finite_are_null_in_json(tmp_path):
     assert found["clips"][0]["total"]["batches"]["norm_before"][-1] is None
 
 
+@pytest.mark.slow
 def test_files_are_replaced_whole_and_nothing_else_is_left(tmp_path):
     file = tmp_path / "out.json"
     file.write_text("old", encoding="utf-8")
@@ -363,6 +373,7 @@ def test_csv_has_a_row_for_each_strategy_parameter_and_batch(tmp_path):
         assert row["clipped"] == str(int(values["clipped"][batch - 1]))
 
 
+@pytest.mark.slow
 def test_csv_of_training_has_a_row_for_each_run_parameter_and_step(tmp_path):
     files = tmp_path / "out.csv", tmp_path / "out.json"
     assert main([*SWEEP, "--quiet", "--csv", str(files[0]), "--json", str(files[1])]) == 0

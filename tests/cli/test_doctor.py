@@ -85,6 +85,7 @@ def test_numpy_sees_the_core_type_and_the_environment_is_put_back(tmp_path):
     assert loaded_on(tmp_path, processor()) == ["SkylakeX", "None"]
 
 
+@pytest.mark.slow
 def test_other_processors_and_choices_of_the_user_leave_the_environment_alone(tmp_path):
     assert loaded_on(tmp_path, processor(family=25)) == ["None", "None"]
     assert loaded_on(tmp_path, processor(), OPENBLAS_CORETYPE="Zen") == ["Zen", "Zen"]
@@ -164,6 +165,7 @@ time.sleep(0.1)
     assert "set OPENBLAS_CORETYPE=SkylakeX" in found.stderr
 
 
+@pytest.mark.slow
 @needs_kernels
 def test_kernels_that_are_not_slow_are_left_alone():
     found = chosen("blas._WITH_AVX512 = {'nehalem'}" + AGAIN)

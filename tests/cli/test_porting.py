@@ -88,6 +88,7 @@ def test_what_is_no_python_is_an_error():
         port("print 'loss'\n", "old.py")
 
 
+@pytest.mark.slow
 def test_the_command_writes_scripts_that_run(tmp_path, capsys):
     script = tmp_path / "train.py"
     script.write_text("import paddle.fluid as fluid\nprint(fluid.layers.data('x', [2]).shape)\n", encoding="utf-8")

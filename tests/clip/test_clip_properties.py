@@ -197,6 +197,7 @@ def test_the_factor_may_be_smaller_than_any_float(name):
     np.testing.assert_allclose(clipped, [[limit, 0, 0, 0]], rtol=1e-7)
 
 
+@pytest.mark.slow
 @few
 @given(data=st.data())
 def test_by_value_is_exact(data):

@@ -355,6 +355,7 @@ def test_parameters_go_different_ways_through_a_pipeline():
     assert same_bits(found[2:], grads[2:])
 
 
+@pytest.mark.slow
 def test_a_pipeline_of_one_does_what_the_one_does():
     grads = [random(4, 3), random(3)]
     for strategy in STRATEGIES:
@@ -386,6 +387,7 @@ def parameter_of(value):
     return param
 
 
+@pytest.mark.slow
 @each_strategy
 def test_training_gives_the_same_bits_in_both_modes(strategy):
     expected = trained(*program_with(strategy, Adam))

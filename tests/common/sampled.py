@@ -1,6 +1,7 @@
 """What tests do with each row of samples: the program of its operator, with gradients."""
 
 import inspect
+import os
 from collections import defaultdict
 from functools import cache, cached_property, lru_cache, wraps
 from itertools import count
@@ -66,8 +67,21 @@ def ids(samples):
     return [f"{each.op}-{next(numbers[each.op])}" for each in samples]
 
 
+TAKES_ALL_TYPES = os.environ.get("HYPOTHESIS_PROFILE") == "explore"
+
+
+def types_of(row, number):
+    """One of the element types of the row of this number, another for the next row; an exploration takes all of them.
+
+    Operators with one row begin with different types.
+    """
+    return row.dtypes if TAKES_ALL_TYPES else [row.dtypes[(number + len(row.op)) % len(row.dtypes)]]
+
+
 def each(samples):
     """Decorate a law that takes a `sample`, to try it on each of the rows: one test for each operator, over its rows.
+
+    A law that takes a `dtype`, too, is tried with `types_of` the row.
 
     A test for each row would take as long to collect and report as many laws take on the row. The laws of a file on
     one operator follow each other, then come those on the next.
@@ -77,12 +91,19 @@ def each(samples):
         by_operator[sample.op][id] = sample
 
     def decorate(law):
+        signature = inspect.signature(law)
+        takes_type = "dtype" in signature.parameters
+
         @wraps(law)
         def on_rows(rows, **fixtures):
-            check_all(lambda sample: law(sample=sample, **fixtures), rows)
+            if takes_type:
+                numbered = enumerate(rows.items())
+                typed = {f"{name} {d}": (row, d) for i, (name, row) in numbered for d in types_of(row, i)}
+                check_all(lambda case: law(sample=case[0], dtype=case[1], **fixtures), typed)
+            else:
+                check_all(lambda sample: law(sample=sample, **fixtures), rows)
 
-        signature = inspect.signature(law)
-        others = [parameter for name, parameter in signature.parameters.items() if name != "sample"]
+        others = [parameter for name, parameter in signature.parameters.items() if name not in ("sample", "dtype")]
         rows = inspect.Parameter("rows", inspect.Parameter.POSITIONAL_OR_KEYWORD)
         on_rows.__signature__ = signature.replace(parameters=[rows, *others])
         cases = pytest.mark.parametrize("rows", by_operator.values(), ids=by_operator, scope="module")

@@ -109,6 +109,7 @@ def report(network):
 # The numbers
 
 
+@pytest.mark.slow
 def test_norms_before_clipping_are_those_of_the_networks_gradients(report, expected):
     result = report["norm"]
     assert list(result.parameters) == PARAMETERS
@@ -139,6 +140,7 @@ def test_statistics_are_those_of_the_formula(report, expected, name):
             assert found.share_changed[number] == pytest.approx(np.mean(before != after), abs=0.02)
 
 
+@pytest.mark.slow
 def test_the_share_of_elements_changed_counts_them(network, batches):
     limit = 0.05
     report = run(network, {"value": GradientClipByValue(limit)})
@@ -158,6 +160,7 @@ def test_the_share_of_elements_changed_counts_them(network, batches):
         assert report["value"].total.share_changed[number] == sum(beyond) / sum(sizes)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("strategy", [GradientClipByNorm, GradientClipByGlobalNorm, GradientClipByValue])
 def test_a_threshold_above_everything_changes_nothing(network, strategy):
     result = run(network, {"clip": strategy(HUGE)})["clip"]
@@ -168,6 +171,7 @@ def test_a_threshold_above_everything_changes_nothing(network, strategy):
         assert statistics.cosine == pytest.approx(np.ones(COUNT), abs=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("strategy", [GradientClipByNorm, GradientClipByGlobalNorm])
 def test_a_threshold_below_everything_is_the_norm_afterwards(network, strategy):
     result = run(network, {"clip": strategy(SMALL)})["clip"]
@@ -177,6 +181,7 @@ def test_a_threshold_below_everything_is_the_norm_afterwards(network, strategy):
         assert statistics.norm_after == pytest.approx(np.full(COUNT, SMALL), rel=1e-5)
 
 
+@pytest.mark.slow
 def test_none_leaves_gradients_as_they_are(network):
     result = run(network, {"raw": None})["raw"]
     assert result.total.norm_before.tolist() == result.total.norm_after.tolist()
@@ -338,6 +343,7 @@ def test_any_function_of_pairs_is_a_strategy():
     assert report["turned"].total.cosine == pytest.approx([-1.0])
 
 
+@pytest.mark.slow
 def test_a_parameter_that_needs_no_clip_keeps_its_gradient(network):
     clip = GradientClipByGlobalNorm(SMALL, need_clip=lambda param: param.name != "fc_0.w_0")
     result = run(network, {"clip": clip})["clip"]
@@ -359,6 +365,7 @@ def test_equal_seeds_give_equal_results_and_others_do_not(network):
     assert numbers(SEED) != numbers(SEED + 1)
 
 
+@pytest.mark.slow
 def test_all_batches_see_the_start_values_unless_there_is_an_optimizer(network, params, batches, report):
     moved = run(network, {"norm": CLIPS["norm"]}, optimizer=lambda: fluid.optimizer.SGD(0.1))
     assert report.loss[0] == moved.loss[0]
@@ -402,6 +409,7 @@ def test_every_kind_of_strategy_can_be_compared(network):
     assert together["history"].total.norm_after == pytest.approx(np.minimum(norms, thresholds), rel=1e-5)
 
 
+@pytest.mark.slow
 def test_the_data_are_read_again_when_they_end(network):
     samples = [(np.full(784, value / 10, np.float32), value) for value in range(5)]
     report = run(network, CLIPS, feeds=Batches(network, lambda: samples, size=2, seed=SEED).first(5))
@@ -580,6 +588,7 @@ def test_metrics_are_measured_on_the_held_out_batches_after_each_epoch(network, 
     assert once["raw"].metrics["loss"].tolist() == report["raw"].metrics["loss"][:1].tolist()
 
 
+@pytest.mark.slow
 def test_without_held_out_batches_metrics_are_means_over_the_epoch(network, params, batches):
     feeds = [{"x": images, "y": labels[:, None]} for images, labels in batches]
     report = train(network, {"raw": None}, feeds, epochs=2, metrics={"loss": network.loss})
@@ -588,6 +597,7 @@ def test_without_held_out_batches_metrics_are_means_over_the_epoch(network, para
     assert report["raw"].metrics["loss"] == pytest.approx(means)
 
 
+@pytest.mark.slow
 def test_a_run_that_diverges_is_recorded_to_its_end():
     main, startup = fluid.Program(), fluid.Program()
     with fluid.program_guard(main, startup), fluid.unique_name.guard():

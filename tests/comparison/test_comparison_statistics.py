@@ -16,11 +16,13 @@ pytestmark = pytest.mark.numbers
 finite_arrays = arrays.arrays(np.float64, st.integers(0, 20), elements=st.floats(-100, 100, allow_subnormal=False))
 
 
+@pytest.mark.slow
 @given(finite_arrays)
 def test_l2_norm_is_numpys(array):
     assert l2_norm(array) == pytest.approx(np.linalg.norm(array), rel=1e-12, abs=1e-150)
 
 
+@pytest.mark.slow
 @given(finite_arrays, st.integers(-900, 900))
 def test_l2_norm_scales_with_its_argument(array, exponent):
     scaled = np.ldexp(array, exponent)
@@ -85,6 +87,7 @@ def test_summaries_are_over_batches_and_leave_out_undefined_cosines():
         statistics.norm_before[0] = 0
 
 
+@pytest.mark.slow
 @given(st.data(), st.integers(-40, 30))
 def test_all_gradients_together_are_one_vector(data, exponent):
     elements = st.floats(-1, 1, allow_subnormal=False)

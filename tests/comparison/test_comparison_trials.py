@@ -49,6 +49,7 @@ def report():
 # The runs
 
 
+@pytest.mark.slow
 def test_there_is_a_run_for_each_seed_rate_and_strategy(report):
     keys = [(run.seed, run.rate, run.name) for run in report.runs]
     assert keys == [(seed, rate, name) for seed in (1, 2) for rate in (0.1, 0.5) for name in CLIPS]
@@ -56,6 +57,7 @@ def test_there_is_a_run_for_each_seed_rate_and_strategy(report):
     assert len({tuple(run.loss) for run in report.runs if run.name != "idle"}) == 8
 
 
+@pytest.mark.slow
 def test_each_run_is_the_one_that_is_made_alone(report):
     for run in report.runs:
         [alone] = train({run.name: CLIPS[run.name]}, [run.seed], [run.rate]).runs
@@ -71,6 +73,7 @@ def test_a_clip_that_never_clips_trains_as_without_one(report):
             assert one.loss.tolist() == other.loss.tolist()
 
 
+@pytest.mark.slow
 def test_a_seed_is_the_random_seed_that_the_startup_program_was_built_with(report):
     for base in (0, 9):
         startup = network(base)[1]
@@ -82,6 +85,7 @@ def test_a_seed_is_the_random_seed_that_the_startup_program_was_built_with(repor
     assert "seed=77" in str(seeded(network()[1], 5))  # an initializer's own
 
 
+@pytest.mark.slow
 def test_runs_of_a_seed_see_the_same_batches_and_others_see_others():
     orders = []
 
@@ -104,6 +108,7 @@ def test_without_seeds_and_rates_there_is_one_run_per_strategy():
     assert (report.seeds, report.rates) == ((None,), (None,))
 
 
+@pytest.mark.slow
 def test_the_optimizer_is_made_with_the_rate(report):
     by_name = train(optimizer=lambda learning_rate: SGDOptimizer(learning_rate))
     assert [run.loss.tolist() for run in by_name.runs] == [run.loss.tolist() for run in report.runs]

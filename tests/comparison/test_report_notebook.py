@@ -33,6 +33,7 @@ def test_reports_and_records_are_short_at_a_prompt(report):
         assert repr(shown).count("\n") <= 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("report", REPORTS.values(), ids=REPORTS)
 def test_a_notebook_shows_the_finding_and_a_table(report):
     pytest.importorskip("matplotlib", reason="needs the extra [plot]")

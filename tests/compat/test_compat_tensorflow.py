@@ -79,6 +79,7 @@ def test_a_program_gives_what_tensorflow_gave_or_what_it_defines():
     check_all(lambda case: check(case, in_a_program), BY_ID)
 
 
+@pytest.mark.slow
 def test_tensors_give_what_tensorflow_gave_or_what_it_defines():
     check_all(lambda case: check(case, at_once), BY_ID)
 

@@ -53,6 +53,7 @@ def clip(case: Case, function=None) -> Results:
 # Recorded
 
 
+@pytest.mark.slow
 def test_a_case_gives_what_torch_gave_or_what_its_definition_says():
     check_all(lambda case: check(case, clip), {case.id: case for case in cases("torch")})
 
@@ -103,6 +104,7 @@ def test_an_empty_gradient_has_no_norm_of_these_orders(order):
 numbers = st.floats(-(2.0**100), 2.0**100, width=32)
 
 
+@pytest.mark.slow
 @given(
     st.lists(st.lists(numbers, max_size=4), min_size=1, max_size=3),
     st.floats(0, 1e6),
@@ -363,6 +365,7 @@ ORDINARY = (
 )
 
 
+@pytest.mark.slow
 def test_the_function_on_the_page_does_the_same(page):
     def check_page(case):
         assert not differences(case, clip(case, page), by_definition(case))

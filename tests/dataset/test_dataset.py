@@ -241,6 +241,7 @@ def test_a_file_cut_anywhere_is_an_error(tmp_path):
             mnist.reader_creator(tmp_path / "images", tmp_path / "labels")
 
 
+@pytest.mark.slow
 def test_a_small_file_that_unpacks_to_more_than_images_do_is_an_error(tmp_path):
     (tmp_path / "labels").write_bytes(gzip.compress(bytes(66 << 20), mtime=0))
     with pytest.raises(DataError, match="unpacks to more than images do"):

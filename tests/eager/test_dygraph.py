@@ -3,7 +3,7 @@
 import gc
 import weakref
 from functools import cache
-from itertools import pairwise
+from itertools import pairwise, product
 
 import numpy as np
 import pytest
@@ -384,11 +384,16 @@ def trained_imperatively(make_optimizer, **given):
         return {param.name: param.numpy() for param in parameters(model)}
 
 
+TRAININGS = [
+    tuple(name for _, name in numbered)
+    for numbered in product(*map(enumerate, (CLIPS, FILTERS, OPTIMIZERS, DECAYS)))
+    if sum(number for number, _ in numbered) % 2 == 0
+]
+"""Every second combination; any three of them go with each other."""
+
+
 @pytest.mark.laws
-@pytest.mark.parametrize("decay", DECAYS)
-@pytest.mark.parametrize("make_optimizer", OPTIMIZERS)
-@pytest.mark.parametrize("need_clip", FILTERS)
-@pytest.mark.parametrize("strategy", CLIPS)
+@pytest.mark.parametrize(("strategy", "need_clip", "make_optimizer", "decay"), TRAININGS)
 def test_training_gives_the_same_bits_in_both_modes(strategy, need_clip, make_optimizer, decay):
     given = {"grad_clip": CLIPS[strategy](FILTERS[need_clip]), "regularization": DECAYS[decay]}
     expected = trained_by_program(OPTIMIZERS[make_optimizer], **given)

@@ -105,6 +105,7 @@ def penalty(arrays, with_gradients=False):
     return {name: tensors[name].gradient() for name in PARAMETERS}
 
 
+@pytest.mark.slow
 def test_a_gradient_penalty_has_the_gradients_of_its_central_difference():
     rng = np.random.default_rng(0)
     arrays = {name: 0.5 * rng.standard_normal(shape) for name, shape in PARAMETERS.items()}
@@ -115,6 +116,7 @@ def test_a_gradient_penalty_has_the_gradients_of_its_central_difference():
         np.testing.assert_allclose(value, expected, rtol=1e-6, atol=1e-8, err_msg=name)
 
 
+@pytest.mark.slow
 def test_layers_train_with_a_gradient_penalty():
     rng = np.random.default_rng(1)
 

@@ -223,6 +223,7 @@ def tensors_and_steps():
     return sum(issubclass(type(each), Tensor | tape.TapeStep) for each in gc.get_objects())
 
 
+@pytest.mark.slow
 def test_calls_that_were_made_before_keep_no_tensor_alive():
     with guard():
         network, x = [Linear(4, 6), LayerNorm(5)], to_variable(array(3, 4))
@@ -244,6 +245,7 @@ def test_calls_that_were_made_before_keep_no_tensor_alive():
 # Threads
 
 
+@pytest.mark.slow
 def test_threads_compute_with_tensors_of_one_block():
     xs = [source(array(5, 5, seed=i)) for i in range(4)]
     found, errors = {}, []

@@ -10,7 +10,7 @@ from asserting import assert_close
 from host_cuda import Stream, launches, ndarray, needs_compiler, on_device
 from kernel_calls import OTHER, calls
 from networks import CLIPS, OPTIMIZERS, Network
-from sampled import DETERMINISTIC
+from sampled import DETERMINISTIC, types_of
 
 import minigraph as fluid
 from minigraph import layers
@@ -147,6 +147,7 @@ def test_the_calls_are_in_order(recording):
     assert recording.events[-1] == "event on main"  # the memory of the feed is free when the launch is done
 
 
+@pytest.mark.slow
 @needs_compiler
 def test_another_scope_is_recorded_anew_and_other_arrays_too(recording):
     network, each = Network(), executor()
@@ -165,6 +166,7 @@ def test_another_scope_is_recorded_anew_and_other_arrays_too(recording):
     assert_close(found, network.run(plain, expected, steps=1))
 
 
+@pytest.mark.slow
 @needs_compiler
 def test_a_plan_that_is_recorded_too_often_runs_as_before(recording):
     network, each = Network(), executor()
@@ -178,6 +180,7 @@ def test_a_plan_that_is_recorded_too_often_runs_as_before(recording):
     assert_close(found, network.run(plain, network.scope(), steps=7))
 
 
+@pytest.mark.slow
 @needs_compiler
 def test_what_fails_while_it_is_recorded_runs_as_before(recording, monkeypatch):
     def fail(*args):
@@ -290,8 +293,8 @@ def agree(found, expected):
 def test_a_kernel_that_is_recorded_neither_reads_values_nor_sends_any(host_cuda):
     """Every sample of every operator; what the processor and the device exchange is counted, and results compared."""
     wrong, right, different = set(), set(), set()
-    for sample in DETERMINISTIC:
-        for call in [call for dtype in sample.dtypes for call in calls(sample, dtype)]:
+    for i, sample in enumerate(DETERMINISTIC):
+        for call in [call for dtype in types_of(sample, i) for call in calls(sample, dtype)]:
             if what_prevents(call.op) is not None:
                 continue
             inputs = [on_device(host_cuda, entry) for entry in call.inputs]
@@ -354,6 +357,7 @@ def snapshot(scope):
     return {name: np.array(scope.find_var(name).get_tensor()).tobytes() for name in scope.local_var_names()}
 
 
+@pytest.mark.slow
 @needs_compiler
 @pytest.mark.parametrize("name", LOSSES)
 def test_a_classifier_is_recorded_and_trains_as_one_that_is_not(name, recording):
@@ -399,6 +403,7 @@ def trained(each, main, startup, loss):
     return [each.run(main, batch(seed), [loss], scope=scope)[0].tobytes() for seed in range(5)], snapshot(scope)
 
 
+@pytest.mark.slow
 @needs_compiler
 @pytest.mark.parametrize("padding", [None, 6])
 @pytest.mark.parametrize("lookups", [1, 2, 12])

@@ -863,6 +863,7 @@ def test_a_closed_executor_runs_nothing():
     executor.close()
 
 
+@pytest.mark.slow
 def test_a_program_of_many_operators_can_be_pickled_and_copied():
     x = fluid.data("x", [1])
     for _ in range(3000):

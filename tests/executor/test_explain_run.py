@@ -38,6 +38,7 @@ def test_stages_begin_with_the_pruned_program_and_have_one_for_each_pass(clipped
     assert pruned == [op.type for op in main.global_block().ops if op.type != "relu"]
 
 
+@pytest.mark.slow
 def test_each_difference_leads_from_one_stage_to_the_next(clipped):
     main, _, loss = clipped
     stages = fluid.Executor().explain(main, FEED, [loss]).stages
@@ -47,6 +48,7 @@ def test_each_difference_leads_from_one_stage_to_the_next(clipped):
     assert "clip_by_global_norm(" in "".join(stage.difference for stage in stages[2:])
 
 
+@pytest.mark.slow
 def test_source_and_steps_are_those_of_the_plan_that_runs(clipped):
     main, startup, loss = clipped
     exe, scope = fluid.Executor(), fluid.Scope()
@@ -141,6 +143,7 @@ def test_the_result_of_a_clip_is_counted_though_it_may_be_its_argument():
     assert memory(clipped, FEED).peak == 3 * 8 * 4 * 4
 
 
+@pytest.mark.slow
 def test_an_update_in_place_takes_no_memory_of_its_own(clipped):
     main, _, loss = clipped
     report = fluid.Executor(passes=ONLY_MEANING).explain(main, FEED, [loss])

@@ -177,6 +177,7 @@ def test_other_threads_let_nothing_wait():
     assert found == [False, True] and not interrupts.is_held()
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 def test_a_process_that_another_thread_forked_has_its_signals(handler):

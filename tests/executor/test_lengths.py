@@ -111,6 +111,7 @@ def test_a_thousand_batches_of_random_lengths_need_one_plan():
     assert len(exe.plans) == 2  # the other one is that of the startup program
 
 
+@pytest.mark.slow
 def test_training_gives_the_same_bits_however_it_runs():
     loss, losses = trained(), []
     for executor in (fluid.Executor(jit=False), fluid.Executor(check=True, jit=False), Interpreter()):
@@ -203,6 +204,7 @@ def test_elements_of_arrays_and_values_of_branches_keep_their_lengths():
     assert (elements.lod(), end.lod(), pooled.shape()) == (lod_of([2, 0]), lod_of([1, 3]), [2, 2])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("holds", [[True, False, True], [False] * 3, [True] * 3])
 def test_a_condition_for_each_sequence_chooses_among_sequences(holds):
     x, flags = words(2, dtype="float64"), fluid.data("flags", [None, 1], "bool")

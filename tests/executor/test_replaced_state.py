@@ -274,6 +274,7 @@ def test_checked_runs_find_no_fault(jit):
         clip.check()
 
 
+@pytest.mark.slow
 def test_threads_that_share_a_scope_see_whole_values():
     clip = Clip()
     clip.run()

@@ -36,6 +36,7 @@ def test_one_executor_trains_in_several_threads(jit):
     assert found == expected
 
 
+@pytest.mark.slow
 @WITH_AND_WITHOUT_JIT
 def test_each_thread_has_an_executor(jit):
     network = Network("momentum", "value")

@@ -599,6 +599,7 @@ def test_a_logger_writes_each_message_once(capsys):
     assert capsys.readouterr().err == "INFO: ready\n"
 
 
+@pytest.mark.slow
 def test_curves_grow_and_are_drawn(tmp_path, monkeypatch):
     from minigraph.compat.paddle.utils.plot import Ploter
 

@@ -54,10 +54,12 @@ def clip_at_once(case: Case) -> Results:
     return {f"out_{numbers[param.name]:02}": grad.numpy() for param, grad in clipped}
 
 
+@pytest.mark.slow
 def test_a_strategy_of_fluid_clips_in_a_program():
     check_all(lambda case: check(case, clip_in_a_program), by_id(cases("paddle18")))
 
 
+@pytest.mark.slow
 def test_a_strategy_of_paddle_clips_at_once():
     check_all(lambda case: check(case, clip_at_once), by_id(cases("paddle3")))
 

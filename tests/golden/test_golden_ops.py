@@ -146,6 +146,7 @@ def check_moments(found, stats, expect):
     assert expect.get("lo", -np.inf) <= values.min() and values.max() <= expect.get("hi", np.inf)
 
 
+@pytest.mark.slow
 def test_the_inputs_are_those_of_the_recording():
     for case in CASES:
         if "inputs_crc32" in case:

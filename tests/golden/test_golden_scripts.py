@@ -20,6 +20,7 @@ def recorded():
     return golden_arrays.by_case(FOLDER, SCRIPTS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SCRIPTS)
 def test_a_script_gives_what_it_gave_with_the_original(name, recorded):
     found, operators = run(fluid, name)

@@ -157,6 +157,7 @@ def test_a_program_has_the_operators_of_the_original_and_trains_like_it(case, re
         np.testing.assert_allclose(found, recorded[f"{case['id']}/{name}"], rtol=1e-4, atol=1e-5, err_msg=name)
 
 
+@pytest.mark.slow
 def test_a_program_that_the_original_described_trains_as_it_did_there():
     """`description.npz`: a table looked up twice, clip by global norm and Adagrad, without source lines."""
     with np.load(FOLDER / "description.npz") as file:

@@ -54,6 +54,7 @@ def test_a_layer_gives_what_the_original_gave(name, recorded):
     assert lines == OPERATORS[name] or name.startswith(tuple(WRITTEN_OTHERWISE))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("module", "name"), PROGRAMS, ids=[name for _, name in PROGRAMS])
 def test_a_program_trains_as_with_the_original(module, name, recorded_programs):
     found, operators = golden_sequence_programs.run(fluid, name, module.NETWORKS)

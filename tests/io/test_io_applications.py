@@ -46,6 +46,7 @@ def test_a_model_gives_what_it_gave_and_is_written_again_to_the_same_bytes(name,
         assert (tmp_path / file).read_bytes() == (folder / file).read_bytes()
 
 
+@pytest.mark.slow
 def test_a_training_program_goes_on_and_is_written_again_to_the_same_bytes(name, folder, feeds, tmp_path):
     data = (folder / "training").read_bytes()
     program = fluid.Program.parse_from_string(data)
@@ -63,6 +64,7 @@ def test_a_training_program_goes_on_and_is_written_again_to_the_same_bytes(name,
     assert program.serialize_to_string() == program.clone().serialize_to_string() == data
 
 
+@pytest.mark.slow
 def test_a_program_that_was_changed_is_described_anew(folder, name):
     data = (folder / "training").read_bytes()
     program = fluid.Program.parse_from_string(data)

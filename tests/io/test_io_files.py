@@ -46,6 +46,7 @@ pytestmark = pytest.mark.usefixtures("new_scope")
 # Tensors
 
 
+@pytest.mark.slow
 @given(st.sampled_from(DTYPES).flatmap(lambda name: arrays.arrays(name, arrays.array_shapes(min_dims=0, min_side=0))))
 def test_a_tensor_comes_back_as_it_was(array):
     data = b"".join(tensors.tensor_chunks(array))
@@ -266,11 +267,13 @@ PLAIN = st.recursive(
 )
 
 
+@pytest.mark.slow
 @given(PLAIN, st.sampled_from([2, 3, 4]))
 def test_plain_values_come_back_as_they_were(value, protocol):
     assert pickles.load(pickles.dump(value, protocol), "the bytes") == value
 
 
+@pytest.mark.slow
 @given(
     st.sampled_from(DTYPES).flatmap(lambda name: arrays.arrays(name, arrays.array_shapes(min_dims=0, min_side=0))),
     st.booleans(),

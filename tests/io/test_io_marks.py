@@ -66,6 +66,7 @@ def model():
     return main
 
 
+@pytest.mark.slow
 def test_a_save_that_ends_between_two_files_is_old_or_new_or_an_error(way, tmp_path, monkeypatch):
     save, load = way
     main, path, found = model(), tmp_path / "net", []

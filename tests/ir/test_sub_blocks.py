@@ -97,6 +97,7 @@ def test_a_copy_shares_nothing_and_a_copy_for_tests_has_no_gradients():
     assert first.tobytes() == second.tobytes()
 
 
+@pytest.mark.slow
 def test_a_program_with_sub_blocks_is_pruned_to_what_is_fetched():
     loss = looping()
     plain = main().clone(for_test=True)
@@ -152,6 +153,7 @@ def test_one_plan_is_made_for_each_shape():
     assert len(executor.plans) == 2
 
 
+@pytest.mark.slow
 def test_explain_shows_the_functions_of_sub_blocks():
     loss = looping()
     report = str(fluid.Executor().explain(main(), {"x": np.zeros((4, 3), "float32")}, [loss.name]))
@@ -248,6 +250,7 @@ def test_checkpoints_around_a_loop_change_no_bit():
     assert results(True) == results(False)
 
 
+@pytest.mark.slow
 def test_every_rewrite_keeps_what_a_program_with_sub_blocks_computes():
     from minigraph.passes import LOWERING, FuseElementwise, MergeMatmuls, TransposeIntoMatmul
 
@@ -326,6 +329,7 @@ def test_an_operator_runs_a_sub_block_of_its_own_block(index):
     assert not list(inside.ops)
 
 
+@pytest.mark.slow
 def test_what_nested_blocks_use_is_worked_out_in_proportion_to_their_number(monkeypatch):
     found = []
 

@@ -465,6 +465,7 @@ def test_a_difference_names_the_blocks_it_is_in():
 few_lines = st.lists(st.sampled_from("abcde"), max_size=12)
 
 
+@pytest.mark.slow
 @given(few_lines, few_lines)
 def test_a_difference_leads_from_one_text_to_the_other(old, new):
     old, new = [f" {line}" for line in old], [f" {line}" for line in new]
@@ -476,6 +477,7 @@ def test_a_difference_leads_from_one_text_to_the_other(old, new):
         assert [line[2:] for line in lines if line[0] in " +"] == new
 
 
+@pytest.mark.slow
 @given(few_lines, few_lines)
 def test_matches_increase_and_match(old, new):
     pairs = matching_lines(old, new)

@@ -87,6 +87,7 @@ def test_recordings_at_the_same_time_have_handles_of_their_own(host_cuda, monkey
     assert handles[0] is not handles[1] and set(handles) == {*handles[:2]}
 
 
+@pytest.mark.slow
 def test_a_workspace_is_freed_with_the_last_recording(host_cuda):
     kept = recorded(host_cuda, stream=2)
     assert (0, 2) in gemm._workspaces

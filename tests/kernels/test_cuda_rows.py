@@ -60,6 +60,7 @@ def check_fractions(xp, place):
         np.testing.assert_allclose(found[0], expected, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.slow
 @needs_compiler
 @pytest.mark.parametrize("dtype", TYPES)
 def test_rows_of_one_number_are_combined(dtype, host_cuda):
@@ -68,6 +69,7 @@ def test_rows_of_one_number_are_combined(dtype, host_cuda):
             check(host_cuda, host_cuda.array, operation, *drawn(case, dtype))
 
 
+@pytest.mark.slow
 @needs_compiler
 def test_the_order_of_a_sum_is_fixed(host_cuda):
     check_fractions(host_cuda, host_cuda.array)

@@ -18,7 +18,7 @@ from minigraph.support import blas
 
 pytestmark = pytest.mark.numbers
 
-SIZES = [1, 2, 3, 7, 20, *[edge + more for edge in EDGES for more in (-1, 0, 1)], 300_000]
+SIZES = [1, 2, 3, 7, 20, *[edge + more for edge in EDGES for more in (-1, 0, 1)], 150_000]
 
 
 @pytest.mark.laws
@@ -36,12 +36,12 @@ def test_a_norm_of_any_size_is_within_two_units_of_the_exact_one(dtype, values, 
 @pytest.mark.parametrize("road", ROADS)
 def test_every_road_leads_to_the_exact_norm(road, dtype, jit):
     for seed, values in enumerate(VALUES):
-        assert not Problem(dtype, (3, 8193, 20_000), values, 0.0, seed, road, jit).wrong()
+        assert not Problem(dtype, (3, 8193, 10_000), values, 0.0, seed, road, jit).wrong()
 
 
 @pytest.mark.slow
 def test_random_norms_are_exact():
-    for seed in range(150):
+    for seed in range(60):
         case(seed)
 
 
@@ -65,7 +65,7 @@ def test_norms_are_exact_whatever_the_kernels_of_blas(core_type, threads):
     environment = os.environ | {
         "OPENBLAS_CORETYPE": core_type, "OPENBLAS_NUM_THREADS": str(threads), "NUMBA_NUM_THREADS": str(threads),
     }  # fmt: skip
-    words = [sys.executable, "-m", "tests.explore", "--only", "norms", "--seed", "0", "--cases", "100"]
+    words = [sys.executable, "-m", "tests.explore", "--only", "norms", "--seed", "0", "--cases", "40"]
     result = subprocess.run(words, capture_output=True, text=True, env=environment, cwd=Path(__file__).parents[2])
     assert result.returncode == 0, result.stdout + result.stderr
 
@@ -74,6 +74,7 @@ NUMBERS = st.floats(allow_nan=False, allow_infinity=False, max_value=1e300, min_
 TIES = st.sampled_from([1.0, 2.0**53, 2.0**-53, 2.0**-54, 2.0**-105, 3.0, 1e-320, -(2.0**-53), -1.0, 0.0])
 
 
+@pytest.mark.slow
 @given(st.lists(NUMBERS | TIES, max_size=12))
 def test_the_sum_of_parts_is_rounded_once(numbers):
     assert added_exactly(np.array(numbers, "float64")) == math.fsum(numbers)

@@ -44,6 +44,7 @@ def test_executors_compile_by_default(monkeypatch):
     assert "jit_momentum(" in source(fluid.Executor())
 
 
+@pytest.mark.slow
 @needs_numba
 def test_an_executor_can_be_told_not_to(monkeypatch):
     assert "jit_momentum(" not in source(fluid.Executor(jit=False))
@@ -134,6 +135,7 @@ def hits(function):
     return sum(function.stats.cache_hits.values())
 
 
+@pytest.mark.slow
 @needs_numba
 def test_sources_share_what_they_import(cache):
     loops = compiling.Loops("functions", "functions32", "exponentials")
@@ -153,6 +155,7 @@ def test_sources_share_what_they_import(cache):
     assert not compiling._modules[loops.source].exp.overloads
 
 
+@pytest.mark.slow
 @needs_numba
 def test_what_was_compiled_is_found_again(cache):
     assert hits(twice()) == 0
@@ -161,6 +164,7 @@ def test_what_was_compiled_is_found_again(cache):
     assert not list(cache.glob("*.new"))
 
 
+@pytest.mark.slow
 @needs_numba
 def test_other_text_is_compiled_anew(cache):
     twice()

@@ -52,24 +52,23 @@ COMPILED = [s for s in DETERMINISTIC if any(find_specializer(s.op + end, jit=Tru
 
 
 @each(COMPILED)
-def test_a_compiled_loop_agrees_with_the_kernel(sample, always_compiled):
-    for dtype in sample.dtypes:
-        for call in calls(sample, dtype):
-            function = offered(call)
-            if function is None:
-                continue
-            before = [each_array(np.copy, entry) for entry in call.inputs]
-            found = function()
-            assert_close(call, [v for v, e in zip(found, call.expected, strict=True) if e is not None])
-            for value, old in zip(flat(call.inputs), flat(before), strict=True):
-                assert value.tobytes() == old.tobytes(), "an input was written over"
-            if call.kernel.takes_out:
-                buffers = [each_array(lambda array: np.full_like(array, 77), entry) for entry in call.expected]
-                again = function(out=call.out(buffers))
-                for one, other in zip(flat(found), flat(again), strict=False):
-                    assert one.tobytes() == other.tobytes()
-                for entry, buffer in zip(again, buffers, strict=True):
-                    assert buffer is None or all(a is b for a, b in zip(flat([entry]), flat([buffer]), strict=True))
+def test_a_compiled_loop_agrees_with_the_kernel(sample, dtype, always_compiled):
+    for call in calls(sample, dtype):
+        function = offered(call)
+        if function is None:
+            continue
+        before = [each_array(np.copy, entry) for entry in call.inputs]
+        found = function()
+        assert_close(call, [v for v, e in zip(found, call.expected, strict=True) if e is not None])
+        for value, old in zip(flat(call.inputs), flat(before), strict=True):
+            assert value.tobytes() == old.tobytes(), "an input was written over"
+        if call.kernel.takes_out:
+            buffers = [each_array(lambda array: np.full_like(array, 77), entry) for entry in call.expected]
+            again = function(out=call.out(buffers))
+            for one, other in zip(flat(found), flat(again), strict=False):
+                assert one.tobytes() == other.tobytes()
+            for entry, buffer in zip(again, buffers, strict=True):
+                assert buffer is None or all(a is b for a, b in zip(flat([entry]), flat([buffer]), strict=True))
 
 
 @each(COMPILED)
@@ -316,6 +315,7 @@ def test_norms_of_parts_have_the_bits_of_their_blocks(dtype):
     assert find_specializer("part_norms", jit=True)(np, [array_type(arrays[1])], blocks=8, p=2.0) is None
 
 
+@pytest.mark.slow
 def test_the_parts_for_the_threads_cover_every_array_once(monkeypatch):
     for count in (1, 2, 5):
         monkeypatch.setattr("minigraph.kernels.jit.threads.thread_count", lambda count=count: count)
@@ -556,6 +556,7 @@ def test_normalized_rows_are_closer_to_the_exact_ones(begin):
         assert np.abs(value - best).max() <= max(1.5 * np.abs(other - best).max(), 1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("given", [(), ("scale",), ("bias",), ("scale", "bias")])
 def test_rows_are_normalized_with_and_without_scale_and_bias(given, dtype):

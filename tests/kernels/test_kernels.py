@@ -51,30 +51,28 @@ def garbage(array):
 
 
 @each(DETERMINISTIC)
-def test_a_buffer_receives_the_same_bits(sample):
-    for dtype in sample.dtypes:
-        for call in calls(sample, dtype):
-            functions = [call] if call.kernel.takes_out else []
-            functions += [quicker] if call.kernel.takes_out and (quicker := call.quicker()) else []
-            for function in functions:
-                buffers = [each_array(garbage, entry) for entry in call.expected]
-                found = function(out=call.out(buffers))
-                assert_all_same_bits(found, call.expected)
-                for entry, buffer in zip(found, buffers, strict=True):
-                    assert buffer is None or all(map(operator.is_, flat([entry]), flat([buffer])))
+def test_a_buffer_receives_the_same_bits(sample, dtype):
+    for call in calls(sample, dtype):
+        functions = [call] if call.kernel.takes_out else []
+        functions += [quicker] if call.kernel.takes_out and (quicker := call.quicker()) else []
+        for function in functions:
+            buffers = [each_array(garbage, entry) for entry in call.expected]
+            found = function(out=call.out(buffers))
+            assert_all_same_bits(found, call.expected)
+            for entry, buffer in zip(found, buffers, strict=True):
+                assert buffer is None or all(map(operator.is_, flat([entry]), flat([buffer])))
 
 
 @each(DETERMINISTIC)
-def test_a_buffer_may_be_an_input(sample):
-    for dtype in sample.dtypes:
-        for call in calls(sample, dtype):
-            if not call.kernel.takes_out or any(isinstance(entry, list) for entry in call.expected):
-                continue
-            for places in shared_places(call):
-                inputs = [each_array(np.copy, entry) for entry in call.inputs]
-                arrays = flat(inputs)
-                buffers = [None if i is None else arrays[i] for i in places]
-                assert_all_same_bits(call(inputs=inputs, out=call.out(buffers)), call.expected)
+def test_a_buffer_may_be_an_input(sample, dtype):
+    for call in calls(sample, dtype):
+        if not call.kernel.takes_out or any(isinstance(entry, list) for entry in call.expected):
+            continue
+        for places in shared_places(call):
+            inputs = [each_array(np.copy, entry) for entry in call.inputs]
+            arrays = flat(inputs)
+            buffers = [None if i is None else arrays[i] for i in places]
+            assert_all_same_bits(call(inputs=inputs, out=call.out(buffers)), call.expected)
 
 
 def shared_places(call):
@@ -96,23 +94,21 @@ def shared_places(call):
 
 
 @each(DETERMINISTIC)
-def test_a_quicker_function_gives_the_bits_of_the_kernel(sample):
-    for dtype in sample.dtypes:
-        for call in calls(sample, dtype):
-            for xp in (np, OTHER):
-                quicker = call.quicker(xp)
-                if quicker is not None:
-                    assert_all_same_bits(quicker(), call(xp))
+def test_a_quicker_function_gives_the_bits_of_the_kernel(sample, dtype):
+    for call in calls(sample, dtype):
+        for xp in (np, OTHER):
+            quicker = call.quicker(xp)
+            if quicker is not None:
+                assert_all_same_bits(quicker(), call(xp))
 
 
 @each(DETERMINISTIC)
-def test_another_array_module_agrees(sample):
-    for dtype in sample.dtypes:
-        tolerance = {"float64": 1e-13, "float32": 1e-5, "float16": 2e-3}[dtype]
-        for call in calls(sample, dtype):
-            for value, expected in zip(flat(asked_for(call(OTHER), call.expected)), flat(call.expected), strict=True):
-                assert (value.dtype, value.shape) == (expected.dtype, expected.shape)
-                assert np.allclose(value, expected, rtol=tolerance, atol=tolerance, equal_nan=True)
+def test_another_array_module_agrees(sample, dtype):
+    tolerance = {"float64": 1e-13, "float32": 1e-5, "float16": 2e-3}[dtype]
+    for call in calls(sample, dtype):
+        for value, expected in zip(flat(asked_for(call(OTHER), call.expected)), flat(call.expected), strict=True):
+            assert (value.dtype, value.shape) == (expected.dtype, expected.shape)
+            assert np.allclose(value, expected, rtol=tolerance, atol=tolerance, equal_nan=True)
 
 
 # Clipping by value
@@ -236,6 +232,7 @@ def test_extreme_values_are_scaled_or_left_alone(x, times, xp):
             assert_within_two_ulps(found, exactly_clipped(x, threshold))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("x", EXTREME.values(), ids=EXTREME)
 def test_the_threshold_may_be_far_from_the_values(x):
     for threshold in (1e-44, 1e-30, 1e30):
@@ -256,6 +253,7 @@ def test_a_norm_at_or_under_the_threshold_changes_no_bit(dtype, xp):
     assert_same_bits(clip_by_norm(xp, zeros, max_norm=1e-30), zeros)
 
 
+@pytest.mark.slow
 @given(
     hnp.arrays(
         np.float32, hnp.array_shapes(max_dims=2, max_side=6), elements=st.floats(-(2.0**127), 2.0**127, width=32)

@@ -106,6 +106,7 @@ def some_rows(draw, dtypes=("float64", "float32", "float16")):
     return SparseRows(np.array(numbers, np.int64), value, height)
 
 
+@pytest.mark.slow
 @given(some_rows())
 def test_merged_rows_are_unique_sorted_and_exactly_those_of_the_dense_array(x):
     expected = added_rows(np, np.zeros(x.shape, x.dtype), x.rows, x.value)
@@ -118,6 +119,7 @@ def test_merged_rows_are_unique_sorted_and_exactly_those_of_the_dense_array(x):
         assert np.array_equal(dense(xp, x), expected)
 
 
+@pytest.mark.slow
 @given(some_rows(dtypes=["float64"]), st.randoms(use_true_random=False))
 def test_the_order_of_rows_matters_only_for_rounding(x, random):
     order = list(range(len(x.rows)))
@@ -126,6 +128,7 @@ def test_the_order_of_rows_matters_only_for_rounding(x, random):
     assert np.allclose(dense(np, other), dense(np, x), rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.slow
 @given(some_rows(dtypes=["float64"]))
 def test_joining_adds_up(x):
     assert np.allclose(dense(np, joined(np, [x, x, x])), 3 * dense(np, x), rtol=1e-12, atol=1e-12)

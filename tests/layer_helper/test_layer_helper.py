@@ -11,6 +11,7 @@ from minigraph.layer_helper import LayerHelper, LayerHelperBase
 pytestmark = pytest.mark.usefixtures("new_program", "new_scope")
 
 
+@pytest.mark.slow
 def test_variables_of_a_helper_are_named_after_its_layer():
     helper = LayerHelper("mine", name=None)
     assert helper.kwargs["name"] == helper.name == "mine_0"

@@ -92,6 +92,7 @@ def test_a_clip_takes_the_gradient_of_a_loop_as_a_whole(clip):
         assert np.sqrt(sum(np.square(each).sum() for each in after)) == pytest.approx(0.05, rel=1e-6)
 
 
+@pytest.mark.slow
 def test_two_backward_passes_have_blocks_of_their_own():
     loss = network()
     once = fluid.backward.append_backward(loss)
@@ -109,6 +110,7 @@ def test_two_backward_passes_have_blocks_of_their_own():
         assert np.allclose(single * 2, double, rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_a_comparison_of_clips_takes_programs_with_blocks():
     loss = network()
     clips = {"none": None, "tight": CLIPS["global norm"]()}

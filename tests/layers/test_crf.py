@@ -56,6 +56,7 @@ def test_scores_far_apart_do_not_underflow():
     assert found.item() == 0 and np.isfinite(d_x).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lengths", [[3, 0, 1, 4], [8]])
 def test_gradients_of_sequences_are_those_of_central_differences(lengths):
     x, tags = fluid.data("x", [None, 3], "float64", 1), fluid.data("tags", [None, 1], "int64", 1)
@@ -101,6 +102,7 @@ def test_padded_sequences_train_in_the_imperative_mode():
         assert not x.gradient()[1, 2].any() and x.gradient()[1, :2].all()
 
 
+@pytest.mark.slow
 @needs_numba
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
 @pytest.mark.parametrize("are_rows", [True, False])

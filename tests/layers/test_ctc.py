@@ -33,6 +33,7 @@ def test_the_loss_sums_over_all_alignments():
         assert found.item() == pytest.approx(-np.logaddexp.reduce(totals))
 
 
+@pytest.mark.slow
 def test_gradients_of_sequences_are_those_of_central_differences():
     x, labels = fluid.data("x", [None, 4], "float64", 1), fluid.data("labels", [None, 1], "int32", 1)
     x.stop_gradient = False
@@ -41,6 +42,7 @@ def test_gradients_of_sequences_are_those_of_central_differences():
     check_gradient(layers.warpctc(x, labels), {"x": tensor(lengths, 4, dtype="float64"), "labels": given}, ["x"])
 
 
+@pytest.mark.slow
 def test_labels_that_are_the_blank_follow_blanks_only():
     shapes = {"x": [5, 6, 4], "labels": [6, 3], "steps": [6], "counts": [6]}
     types = {"x": "float64", "labels": "int32", "steps": "int64", "counts": "int64"}

@@ -43,6 +43,7 @@ def greedy(embed):
     return layers.BasicDecoder(Cell(), layers.GreedyEmbeddingHelper(embed, start, 1))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "make", [lambda embed: layers.BeamSearchDecoder(Cell(), 0, 1, 3, embed), greedy], ids=["beams", "greedy"]
 )
@@ -53,6 +54,7 @@ def test_both_modes_decode_the_same(make):
             np.testing.assert_allclose(found, expected, rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_tokens_are_drawn_from_the_scores():
     def make(embed, temperature=None):
         start = layers.fill_constant([3], "int64", 0)
@@ -66,6 +68,7 @@ def test_tokens_are_drawn_from_the_scores():
     assert np.array_equal(cold[1], best[1])
 
 
+@pytest.mark.slow
 def test_a_gradient_flows_through_all_steps():
     def loss_of(encoded):
         main, startup = fluid.Program(), fluid.Program()

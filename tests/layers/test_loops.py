@@ -227,6 +227,7 @@ def test_a_loop_may_join_its_results(columns):
     check_gradient(loss, {"x": value})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rows", [2, -1])
 def test_a_loop_computes_with_what_grows(rows):
     x, w = fluid.data("x", [rows, 3], "float64"), data("w", 3, 3)

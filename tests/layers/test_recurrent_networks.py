@@ -230,6 +230,7 @@ def test_states_stay_where_a_sequence_is_over(kind, is_reverse):
         assert not np.allclose(found[1], expected[1], rtol=1e-3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["LSTMCell", "GRUCell"])
 def test_a_cell_is_differentiated_along_the_sequence(kind):
     x = data("x", 2, 3, 2)
@@ -297,6 +298,7 @@ def test_what_a_cell_cannot_be_given_is_refused():
         layers.RNNCell().get_initial_states(x)
 
 
+@pytest.mark.slow
 def test_a_network_comes_back_from_its_text():
     x = fluid.data("x", [None, 4, 3], "float32")
     outputs, _ = layers.rnn(layers.LSTMCell(5), x)
@@ -352,6 +354,7 @@ def gradients_of_nested(unrolled, feed):
         return run(output, *(f"{name}@GRAD" for name in feed), feed=feed)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 def test_a_step_with_a_branch_and_a_loop_in_it_is_the_steps_written_out(seed):
     shapes = {"x": (4, 2, 3), "start": (2, 3), "w": (3, 3), "c": (2, 3)}

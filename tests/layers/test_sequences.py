@@ -73,6 +73,7 @@ def test_the_gradients_of_row_conv_are_central_differences(lengths):
     check(lambda x, w: emit("row_conv", X=x, Filter=w), x=tensor(lengths, 2, dtype="float64"), w=numbers(3, 2))
 
 
+@pytest.mark.slow
 def test_the_gradients_of_matches_are_central_differences():
     x, y = tensor([3, 1, 0, 2], 2, dtype="float64"), tensor([2, 4, 1, 1], 3, dtype="float64")
     check(lambda x, y, w: emit("match_matrix_tensor", X=x, Y=y, W=w, dim_t=2), x=x, y=y, w=numbers(2, 2, 3))
@@ -97,6 +98,7 @@ def images(heights, widths, channels=2):
 SIZES = [([2, 1, 3], [3, 2, 1]), ([2, 0, 3, 1], [3, 2, 0, 2]), ([5], [4])]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("heights", "widths"), SIZES, ids=str)
 @pytest.mark.parametrize(("kernel", "stride"), [((3, 2), (1, 2)), ((1, 5), (2, 1)), ((2, 2), (3, 3))], ids=str)
 def test_the_gradients_of_a_convolution_over_images_of_several_sizes_are_central_differences(
@@ -206,6 +208,7 @@ def test_samples_need_as_many_sequences_of_tags():
         run_both(weight, feed={**fed, "x": np.ones((1, 2), "float32")})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sizes", [None, [[4, 5], [3, 3], [2, 4]]], ids=["whole", "sizes"])
 def test_the_gradient_of_windows_of_images_is_the_central_difference(sizes):
     words = {"filter_size": 2, "stride": [1, 2], "padding": [1, 0, 0, 0]}
@@ -318,6 +321,7 @@ def test_a_dynamic_network_computes_what_a_loop_over_each_sequence_does():
     assert found.lod() == given.lod()
 
 
+@pytest.mark.slow
 def test_the_gradients_of_a_dynamic_network_are_central_differences():
     def network(x, start, fixed):
         rnn = layers.DynamicRNN()
@@ -465,6 +469,7 @@ def test_compiled_steps_agree_with_the_shared_kernels(dtype, use_peepholes, is_r
         np.testing.assert_allclose(np.array(a), np.array(b), atol=1e-6 if dtype == "float32" else 1e-14)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["sum", "average", "sqrt", "max"])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @needs_numba

@@ -78,6 +78,7 @@ def test_it_computes_what_a_loop_does(count, directions, dtype):
         np.testing.assert_allclose(one, other, rtol=1e-4 if dtype == "float32" else 1e-10, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_it_learns_with_any_number_of_steps():
     x, start = fluid.data("x", [None, None, 4]), fluid.data("start", [1, None, 3])
     out, hidden, _ = layers.lstm(x, start, start, 20, 3, 1)
@@ -93,6 +94,7 @@ def test_it_learns_with_any_number_of_steps():
     assert losses[-1] < 0.5 * losses[0]
 
 
+@pytest.mark.slow
 def test_dropout_is_between_layers_and_not_in_a_test():
     def outputs(count, **more):
         with fluid.program_guard(fluid.Program(), fluid.Program()), fluid.scope_guard(fluid.Scope()):

@@ -352,6 +352,7 @@ def _outcomes(path):
         return student.printed().splitlines()
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="links and rights of other systems")
 def test_a_file_changes_nothing_outside_of_its_copies(answer, home):
     lines = ["import os, pathlib, shutil, sqlite3, numpy", f"home = {str(home)!r}", "notes = home + '/notes.txt'"]
@@ -388,6 +389,7 @@ PAST_PYTHON = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux refuses what goes past Python")
 def test_neither_do_calls_that_go_past_python(answer, home):
     if ctypes.CDLL(None).syscall(444, None, 0, 1) < 0:
@@ -403,6 +405,7 @@ def test_neither_do_calls_that_go_past_python(answer, home):
     assert found == refused
 
 
+@pytest.mark.slow
 def test_a_file_may_write_where_its_copies_are(answer):
     source = (
         "import os, shutil, tempfile\nopen('a.txt', 'w').write('x')\nos.mkdir('b')\nshutil.move('a.txt', 'b/c.txt')\n"

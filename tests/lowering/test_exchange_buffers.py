@@ -92,6 +92,7 @@ def trained(executor, rank, main, startup, names):
     return [*map(np.array, fetched), *[np.array(scope.find_var(p.name).get_tensor()) for p in main.all_parameters()]]
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:each rank averages")
 @pytest.mark.parametrize("check", [False, True])
 def test_a_clip_takes_single_arrays_of_the_vector_and_returns_others(check):
@@ -104,6 +105,7 @@ def test_a_clip_takes_single_arrays_of_the_vector_and_returns_others(check):
     assert last_parameter(lambda: fluid.Executor(check=check, passes=EXACT)) == last_parameter(Interpreter)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:each rank averages")
 @pytest.mark.parametrize("check", [False, True])
 def test_gradients_of_a_step_are_one_vector_for_the_exchange_and_for_the_update(check):

@@ -113,6 +113,7 @@ def test_extreme_gradients_are_clipped_as_ever(factor, dtype):
     assert_same_bits(network.run(fluid.Executor(), network.scope()), network.run(Interpreter(), network.scope()))
 
 
+@pytest.mark.slow
 def test_a_run_does_as_many_calls_for_many_parameters_as_for_few():
     calls = []
     for depth in (3, 30):

@@ -123,6 +123,7 @@ def test_the_first_run_gives_memory_up_as_early_as_later_ones(monkeypatch):
     assert peaks[0] - peaks[2] < 2**19 < peaks[2] < 2**22
 
 
+@pytest.mark.slow
 def test_the_first_runs_of_several_threads_are_told_apart():
     x = fluid.data("x", [1000])
     h = x

@@ -63,6 +63,7 @@ def norms(executor, norm, communicator, given="[g, h]", p="2.0", dtype="float32"
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("jit", [False, pytest.param(True, marks=needs_numba)])
 @pytest.mark.parametrize("norm", [NORM, FACTOR])
 @pytest.mark.parametrize("given", ["[g, h]", "[h, g]"])
@@ -106,6 +107,7 @@ def test_exact_programs_measure_nothing():
     assert communicator.measured == 0
 
 
+@pytest.mark.slow
 def test_trainings_measure_at_every_batch_size():
     main, startup = fluid.Program(), fluid.Program()
     main.random_seed = startup.random_seed = 3

@@ -148,6 +148,7 @@ def test_side_by_side_takes_no_more_than_release_at_the_last_use_and_what_lies_t
     assert memory_plan(made.steps, made.buffers).peak <= memory_plan(made.steps, alone).peak + reserved
 
 
+@pytest.mark.slow
 def test_a_run_in_steady_state_allocates_no_more_than_an_update_works_with(monkeypatch):
     monkeypatch.setattr(memory, "LEAST_BYTES", 16 * 1024)
     main, startup, feed, (loss, *_) = network()
@@ -196,6 +197,7 @@ def test_what_is_repeated_along_a_dimension_of_one_keeps_its_values(spread):
     assert found.tolist() == [[2, 4, 6, 8, 10]] * 3
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("_places_for_all")
 def test_runs_in_several_threads_do_not_disturb_each_other():
     main, startup, feed, fetch = network((30, 40, 50), updates=False)
@@ -265,6 +267,7 @@ def test_a_loop_works_in_given_memory_and_gives_the_bits_of_the_interpreter():
     assert 0 < body.instructions.buffers < len(body.instructions.rows)
 
 
+@pytest.mark.slow
 def test_a_loop_allocates_only_what_outlives_a_round():
     main, feed, h, _ = looping(2**19)
     executor = fluid.Executor(jit=False)

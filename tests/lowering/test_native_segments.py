@@ -62,24 +62,23 @@ LOOPS = [s for s in DETERMINISTIC if any(s.op + end in recorders._OF_LOOPS for e
 
 
 @each(DETERMINISTIC)
-def test_an_operator_gives_the_same_bits_in_a_table(sample):
-    same_bits_in_a_table(sample)
+def test_an_operator_gives_the_same_bits_in_a_table(sample, dtype):
+    same_bits_in_a_table(sample, dtype)
 
 
 @each(LOOPS)
-def test_a_compiled_loop_gives_the_same_bits_in_a_table(sample, always_compiled):
-    same_bits_in_a_table(sample)
+def test_a_compiled_loop_gives_the_same_bits_in_a_table(sample, dtype, always_compiled):
+    same_bits_in_a_table(sample, dtype)
 
 
-def same_bits_in_a_table(sample):
-    for dtype in sample.dtypes:
-        built = with_gradients(sample, dtype)
-        executor = fluid.Executor(jit=True)
-        names = [name for op in built.program.global_block().ops for name in op.output_arg_names]
-        variables = [built.program.global_block().vars[name] for name in dict.fromkeys(names)]
-        fetch = [var for var in variables if not var.persistable and var.kind.name == "LOD_TENSOR"]
-        found = [executor.run(built.program, feed=built.feed, fetch_list=fetch) for _ in range(3)]
-        assert bits(found[0]) == bits(found[1]) == bits(found[2])
+def same_bits_in_a_table(sample, dtype):
+    built = with_gradients(sample, dtype)
+    executor = fluid.Executor(jit=True)
+    names = [name for op in built.program.global_block().ops for name in op.output_arg_names]
+    variables = [built.program.global_block().vars[name] for name in dict.fromkeys(names)]
+    fetch = [var for var in variables if not var.persistable and var.kind.name == "LOD_TENSOR"]
+    found = [executor.run(built.program, feed=built.feed, fetch_list=fetch) for _ in range(3)]
+    assert bits(found[0]) == bits(found[1]) == bits(found[2])
 
 
 @pytest.mark.laws
@@ -144,6 +143,7 @@ POINTWISE = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("data_format", ["NCHW", "NHWC"])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("case", POINTWISE)
@@ -175,6 +175,7 @@ def test_the_gradient_of_a_value_without_dimensions_is_found():
     assert bits(run(executor, fetch, **feed)) == bits(run(fluid.Executor(jit=False), fetch, **feed))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("optimizer", [fluid.optimizer.SGD, fluid.optimizer.Adam])
 def test_an_update_whose_result_is_read_later_is_in_the_call(optimizer):
     """What comes after it might fail, so it does not write over the parameters."""
@@ -639,6 +640,7 @@ def test_a_chain_is_one_call():
     assert outside(text) == [] and text.count("if native(") == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize(
     "function",
@@ -705,6 +707,7 @@ def test_steps_around_a_table_see_what_it_wrote():
     assert bits(run(executor, [y, order], x=feed)) == bits(run(fluid.Executor(jit=False), [y, order], x=feed))
 
 
+@pytest.mark.slow
 def test_runs_at_the_same_time_have_memory_of_their_own():
     y = chain(fluid.data("x", [None, 3]), 200)
     executor = fluid.Executor(jit=True)
@@ -901,6 +904,7 @@ def test_numbers_pick_elements_and_rows_in_a_table(named, dtype):
     assert bits(run(executor, fetch, w=feed, i=given)) == bits(run(fluid.Executor(), fetch, w=feed, i=given))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rows", [5, 4000])
 @pytest.mark.parametrize("padding", [None, 1, -1])
 def test_rows_are_looked_up_in_a_table_whatever_its_size(padding, rows):
@@ -920,6 +924,7 @@ def test_rows_are_looked_up_in_a_table_whatever_its_size(padding, rows):
     assert seen[0] == seen[1]
 
 
+@pytest.mark.slow
 def test_a_label_that_is_ignored_finds_what_the_table_has_written_over():
     """The places of joined values are taken by later ones, while what was there is computed before the table."""
     x, wide, w, last = (

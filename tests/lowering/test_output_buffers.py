@@ -96,6 +96,7 @@ def test_compiled_sums_agree_with_the_interpreter(dtypes, max_norm):
         np.testing.assert_allclose(a, b, rtol=1e-6)
 
 
+@pytest.mark.slow
 @needs_numba
 @pytest.mark.parametrize("threads", [1, 3])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])

@@ -100,6 +100,7 @@ def sub_blocks():
         return fluid.default_main_program(), z.name
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("build", "shapes"),
     [

@@ -398,6 +398,7 @@ def test_dropout_has_the_modes_of_paddle_2():
         paddle.nn.Dropout(mode="never")
 
 
+@pytest.mark.slow
 def test_a_small_net_learns():
     paddle.seed(1)
     net = paddle.nn.Sequential(paddle.nn.Linear(2, 16), paddle.nn.Tanh(), paddle.nn.Linear(16, 2))

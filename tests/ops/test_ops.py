@@ -56,16 +56,15 @@ def test_a_misspelt_operator_is_answered_with_the_right_name():
 
 
 @each(SAMPLES)
-def test_the_inferred_types_are_the_actual_ones(sample):
-    for dtype in sample.dtypes:
-        built = with_gradients(sample, dtype)
-        results = built.run()
-        for var in [*built.outputs, *(grad for _, grad in built.gradients)]:
-            value = results[var.name]
-            assert value.dtype == var.dtype.numpy, var.name
-            assert len(value.shape) == len(var.shape) and all(map(same_dim, var.shape, value.shape)), var.name
-        for var, grad in built.gradients:
-            assert (grad.dtype, grad.shape) == (var.dtype, var.shape)
+def test_the_inferred_types_are_the_actual_ones(sample, dtype):
+    built = with_gradients(sample, dtype)
+    results = built.run()
+    for var in [*built.outputs, *(grad for _, grad in built.gradients)]:
+        value = results[var.name]
+        assert value.dtype == var.dtype.numpy, var.name
+        assert len(value.shape) == len(var.shape) and all(map(same_dim, var.shape, value.shape)), var.name
+    for var, grad in built.gradients:
+        assert (grad.dtype, grad.shape) == (var.dtype, var.shape)
 
 
 @each(SAMPLES)
@@ -119,25 +118,23 @@ def test_a_narrower_type_gives_the_same_up_to_rounding(sample):
 
 
 @each(DETERMINISTIC)
-def test_a_plan_gives_the_bits_of_the_interpreter(sample):
-    for dtype in sample.dtypes:
-        built = with_gradients(sample, dtype)
-        expected = built.run(fluid.Interpreter())
-        for name, value in built.run(built.exact).items():
-            assert_same_bits(value, expected[name])
+def test_a_plan_gives_the_bits_of_the_interpreter(sample, dtype):
+    built = with_gradients(sample, dtype)
+    expected = built.run(fluid.Interpreter())
+    for name, value in built.run(built.exact).items():
+        assert_same_bits(value, expected[name])
 
 
 @each(SAMPLES)
-def test_the_first_run_gives_the_bits_of_the_compiled_one(sample):
+def test_the_first_run_gives_the_bits_of_the_compiled_one(sample, dtype):
     """A plan walks through its table of instructions first, and is compiled for its second run."""
-    for dtype in sample.dtypes:
-        built = with_gradients(sample, dtype)
-        first = built.first_results
-        built.executor._rng = np.random.default_rng(5)
-        found = built.run()
-        assert first.keys() == found.keys()
-        for name, value in found.items():
-            assert_same_bits(first[name], value)
+    built = with_gradients(sample, dtype)
+    first = built.first_results
+    built.executor._rng = np.random.default_rng(5)
+    found = built.run()
+    assert first.keys() == found.keys()
+    for name, value in found.items():
+        assert_same_bits(first[name], value)
 
 
 def computed_at_once(op, feed):
@@ -156,14 +153,13 @@ def computed_at_once(op, feed):
 
 
 @each(DETERMINISTIC)
-def test_the_imperative_mode_gives_the_bits_of_the_program(sample):
-    for dtype in sample.dtypes:
-        built = with_gradients(sample, dtype)
-        expected, expected_gradients = built.run(built.exact), built.run()
-        if sample.op in RULES:  # which was rewritten to be differentiated
-            expected |= without_gradients(sample, dtype).run(built.exact)
-        with guard(), fluid.unique_name.guard():
-            check_the_imperative_mode(built, expected, expected_gradients)
+def test_the_imperative_mode_gives_the_bits_of_the_program(sample, dtype):
+    built = with_gradients(sample, dtype)
+    expected, expected_gradients = built.run(built.exact), built.run()
+    if sample.op in RULES:  # which was rewritten to be differentiated
+        expected |= without_gradients(sample, dtype).run(built.exact)
+    with guard(), fluid.unique_name.guard():
+        check_the_imperative_mode(built, expected, expected_gradients)
 
 
 def check_the_imperative_mode(built, expected, expected_gradients):

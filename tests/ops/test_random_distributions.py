@@ -140,6 +140,7 @@ def test_integers_are_equally_likely_up_to_but_without_the_upper_bound(dtype):
     assert_counts(np.bincount(drawn + 3, minlength=7), np.full(7, 1 / 7))
 
 
+@pytest.mark.slow
 def test_every_order_is_equally_likely():
     main = fluid.Program()
     with fluid.program_guard(main):
@@ -175,6 +176,7 @@ def test_a_dropout_drops_each_element_with_its_probability_and_alone(p):
     assert_counts(np.bincount(pairs, minlength=4), [p * p, p * q, q * p, q * q])
 
 
+@pytest.mark.slow
 def test_samples_of_distributions_have_theirs():
     main = fluid.Program()
     with fluid.program_guard(main):

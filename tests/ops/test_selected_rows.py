@@ -289,6 +289,7 @@ def test_rows_can_be_set_in_a_scope_and_read_by_a_program():
         scope.var("y").get_selected_rows().rows()
 
 
+@pytest.mark.slow
 def test_an_update_writes_over_the_table_and_nothing_of_its_size_is_made():
     for make in (TAKES_ROWS["sgd"], TAKES_ROWS["adagrad"], TAKES_ROWS["lazy"]):
         with fluid.unique_name.guard():
@@ -366,6 +367,7 @@ def test_a_gradient_that_is_not_finite_is_traced_to_its_origin():
     assert "the first such value is" in str(error.value)
 
 
+@pytest.mark.slow
 def test_a_guard_that_skips_leaves_all_state_alone():
     for make in TAKES_ROWS:
         with fluid.unique_name.guard():
@@ -552,6 +554,7 @@ def test_a_gradient_through_rows_is_refused():
 # Elsewhere
 
 
+@pytest.mark.slow
 def test_comparisons_measure_what_they_measure_for_the_dense_gradient():
     reports = []
     clips = {"norm": CLIPS["norm"], "global": CLIPS["global norm"]}

@@ -102,6 +102,7 @@ NETWORKS = {
 }
 
 SHORT = dict.fromkeys(NETWORKS, (10,))
+FEW = dict.fromkeys(("perceptron", "characters", "measured"), (10,))
 LONG = dict.fromkeys(("perceptron", "lenet", "characters"), (100,))
 BOTH = {name: (*marks, *LONG.get(name, ())) for name, marks in SHORT.items()}
 """Numbers of steps after which networks are compared; one training shows the shorter one on its way."""
@@ -151,7 +152,7 @@ def train(programs, rank, ranks, marks):
 
 
 if __name__ == "__main__":
-    for name, marks in {"short": SHORT, "long": LONG, "both": BOTH}[sys.argv[1]].items():
+    for name, marks in {"short": SHORT, "few": FEW, "long": LONG, "both": BOTH}[sys.argv[1]].items():
         for sharded in (False, True) if "sharded" in sys.argv else (False,):
             programs = built(name, parallel.size(), sharded)
             for mark, digests in zip(marks, train(programs, parallel.rank(), parallel.size(), marks), strict=True):

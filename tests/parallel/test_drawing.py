@@ -110,6 +110,7 @@ def trained(layer=lambda x: layers.dropout(x, 0.5), places=2):
     return [str(each.message) for each in shown if "random numbers" in str(each.message)]
 
 
+@pytest.mark.slow
 def test_what_each_place_draws_for_itself_is_named_once():
     (text,) = trained()
     assert re.search(r"each place draws the random numbers of dropout for itself.*parallel.DataParallel\(", text)

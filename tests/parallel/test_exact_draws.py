@@ -164,7 +164,7 @@ def train(rank, ranks, make, steps=3, **options):
 def assert_same_bits(make, sharded=(False, True)):
     expected = train(0, 1, make)
     for parts in sharded:
-        for ranks in (2, 4, 8):
+        for ranks in (4,) if parts else (2, 8):
             run = partial(train, ranks=ranks, make=make, sharded=parts)
             assert parallel.simulate(run, ranks) == [expected] * ranks, (ranks, parts)
 
@@ -194,6 +194,7 @@ def private():
     fluid.optimizer.Dpsgd(0.1, clip=1.0, batch_size=float(BATCH), sigma=1.0).minimize(squares(layers.fc(given(), 3)))
 
 
+@pytest.mark.slow
 @pytest.mark.numbers
 @pytest.mark.parametrize("make", [noisy_gradients, noise_made_before, private])
 def test_noise_for_gradients_is_the_same_on_all_ranks(make):
@@ -252,6 +253,7 @@ def train_in_turns(rank, ranks):
     return [np.array(scope.find_var(p.name).get_tensor()).tobytes() for p in programs[1][0].all_parameters()]
 
 
+@pytest.mark.slow
 @pytest.mark.numbers
 def test_two_programs_train_in_turns():
     expected = train_in_turns(0, 1)
@@ -377,6 +379,7 @@ def a_fixed_dropout():
     return squares(layers.fc(layers.dropout(layers.dropout(given(), 0.5, seed=5), 0.3), 3))
 
 
+@pytest.mark.slow
 @pytest.mark.numbers
 @pytest.mark.parametrize("make", [noise_in_a_loop, a_fixed_dropout])
 def test_every_number_of_ranks_has_the_numbers_of_a_seed(make):

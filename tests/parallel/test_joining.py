@@ -91,6 +91,7 @@ def train(rank, ranks, metric, is_behind, **options):
     return {name: np.array(scope.find_var(name).get_tensor()).tobytes() for name in kept}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_behind", [False, True])
 @pytest.mark.parametrize("metric", METRICS)
 def test_state_has_the_bits_of_one_rank(metric, is_behind, recwarn):

@@ -116,6 +116,7 @@ def test_lines_begin_with_their_rank(script):
         assert lines == [*steps, f"[{rank}] {rank} 2 127.0.0.1:{6170 + rank}", f"[{rank}] GPU {rank}"]
 
 
+@pytest.mark.slow
 def test_time_is_linear_in_what_a_rank_prints():
     """Lines of 10 MB, and 300,000 dots in one line, as progress bars print them."""
     printed, shown = io.StringIO(), io.StringIO()

@@ -94,6 +94,7 @@ def check_parts(xp, rank, ranks):
     assert found[0] == found[1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ranks", [1, 2, 3, 4])
 def test_exchanges_are_those_of_the_processor(ranks, gpus):
     def run(rank):

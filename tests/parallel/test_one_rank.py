@@ -280,6 +280,7 @@ def assert_alike(found, expected):
             np.testing.assert_allclose(array, expected[name], rtol=1e-8, atol=1e-10, err_msg=name)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:each rank averages", "ignore:the gradients of")
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_programs_of_the_public(name):

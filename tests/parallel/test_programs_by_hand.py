@@ -452,6 +452,7 @@ def train(make, rewrites, rank, ranks):
     return {name: np.array(scope.find_var(name).get_tensor()) for name in names}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [*RIGHT, *RIGHT_SUMS])
 def test_ranks_train_as_one_and_nothing_is_said(name, recwarn):
     make, _ = {**RIGHT, **RIGHT_SUMS}[name]

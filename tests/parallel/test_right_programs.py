@@ -174,6 +174,7 @@ def train(build, ranks, rank, options):
     return {each.name: np.array(scope.find_var(each.name).get_tensor()) for each in main.all_parameters()}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ranks", [2, 4])
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_ranks_train_as_one(name, ranks):
@@ -184,6 +185,7 @@ def test_ranks_train_as_one(name, ranks):
             np.testing.assert_allclose(found[param], value, rtol=1e-5, atol=2e-6, err_msg=param)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("step", range(4))
 def test_all_ranks_skip_the_step_in_which_one_overflows(step):
     """And lower the scale of the loss as one rank does, whichever sample it is."""

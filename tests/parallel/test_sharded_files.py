@@ -97,6 +97,7 @@ def test_files_are_those_of_one_rank_and_go_on_on_any_number(way, tmp_path):
         assert parallel.simulate(run, ranks) == [expected] * ranks
 
 
+@pytest.mark.slow
 def test_every_rank_may_have_the_bytes():
     found = []
 

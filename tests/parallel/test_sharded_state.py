@@ -90,7 +90,7 @@ def assert_trains_alike(minimize, make=network):
     ), 4)[1], train(0, 1, minimize, make), strict=True):  # fmt: skip
         np.testing.assert_allclose(param, expected, rtol=1e-6, atol=1e-6)
     expected = [each.tobytes() for each in train(0, 1, minimize, make, shards=8, exact=True)]
-    for ranks in (1, 2, 8):
+    for ranks in (1, 4):
         run = partial(train, ranks=ranks, minimize=minimize, make=make, shards=8, exact=True, sharded=True)
         for params in parallel.simulate(run, ranks):
             assert [each.tobytes() for each in params] == expected
@@ -189,14 +189,14 @@ def test_norms_that_are_written_out(change):
 
     alone = train(0, 1, minimize)
     found = []
-    for ranks in (1, 2, 4, 8):
+    for ranks in (1, 4):
         if ranks > 1:
             for params in parallel.simulate(partial(train, ranks=ranks, minimize=minimize, sharded=True), ranks):
                 for param, expected in zip(params, alone, strict=True):
                     np.testing.assert_allclose(param, expected, rtol=1e-5, atol=1e-6)
         run = partial(train, ranks=ranks, minimize=minimize, shards=8, exact=True, sharded=True)
         found += [[each.tobytes() for each in params] for params in parallel.simulate(run, ranks)]
-    assert found == found[:1] * 15
+    assert found == found[:1] * 5
 
 
 @pytest.mark.parametrize("change", [by_global_norm, by_root_of_mean_square, by_largest, by_ratio_to_the_parameter])
@@ -286,6 +286,7 @@ def test_exchanges_of_a_step(clip, expected):
         assert [calls[0], calls[-1], len(calls)] == ["c_reduce_parts", "c_gather_parts", expected]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ranks", [2, 4, pytest.param(8, marks=pytest.mark.slow)])
 def test_each_rank_keeps_its_part_of_the_state(ranks):
     def keep(rank, sharded):
@@ -328,6 +329,7 @@ def test_parameters_and_parts_of_the_state_are_written_over():
         assert addresses[1:] == addresses[:1] * 3
 
 
+@pytest.mark.slow
 def test_programs_are_cloned_compared_and_written():
     main, _ = built(lambda loss: fluid.optimizer.Adam(0.1, grad_clip=CLIPS["global norm"]).minimize(loss))
     twin = DataParallel(2, shards=8, exact=True, sharded=True)(main)

@@ -26,6 +26,7 @@ class Comm:
         return [given, self._change(given)]
 
 
+@pytest.mark.slow
 def test_another_process_writes_to_a_block():
     memory = SharedMemory()
     block = memory.allocate(1 << 16)

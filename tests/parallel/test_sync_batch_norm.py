@@ -60,6 +60,7 @@ def parts(sizes):
     return [slice(*pair) for pair in pairwise(ends)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("layout", SHAPES)
 @pytest.mark.parametrize("dtype", TOLERANCE)
 @pytest.mark.parametrize("sizes", [*EVEN, *RAGGED], ids=str)
@@ -201,6 +202,7 @@ def penalized(rows, ranks):
     return np.array(scope.find_var("w").get_tensor())
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_gradients_of_gradients_are_those_of_one_rank():
     expected = penalized(slice(None), 1)

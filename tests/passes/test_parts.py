@@ -27,6 +27,7 @@ CUTS = {
 }
 
 
+@pytest.mark.slow
 @given(
     st.lists(st.integers(1, 4), min_size=1, max_size=4),
     st.lists(st.tuples(st.sampled_from(sorted(CUTS)), st.integers(0, 11)), max_size=6),

@@ -582,6 +582,7 @@ def test_no_partial_match_is_nearer(start):
         check_nearest(seed)
 
 
+@pytest.mark.slow
 def test_random_programs_match_wholly_and_partly():
     """What the exhaustive search finds is of every size."""
     sizes = np.zeros(4, int)

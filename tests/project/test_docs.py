@@ -72,6 +72,7 @@ def test_the_architecture_page_lists_the_passes_in_their_order():
     assert re.findall(r"^\| `(\w+)`", section, flags=re.MULTILINE) == [each.name for each in IN_ORDER]
 
 
+@pytest.mark.slow
 def test_the_programs_on_clipping_run(capsys):
     blocks = re.findall(
         r"```python\n(.*?)```", (ROOT / "docs/clipping.md").read_text(encoding="utf-8"), flags=re.DOTALL

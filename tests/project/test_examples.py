@@ -162,6 +162,7 @@ def test_the_page_itself_runs_when_its_import_lines_are_changed(name, offered, t
 # Fluid 1.x: GradientClipByNorm
 
 
+@pytest.mark.slow
 def test_gradient_clip_by_norm_computes_what_fluid_computed(monkeypatch, capsys):
     case, expected = CASES["clip_example_09"]
     sizes = case["arguments"]
@@ -510,6 +511,7 @@ def test_the_lstms_first_gradients_are_central_differences():
         assert np.vdot(grad, direction) == pytest.approx(slope, rel=1e-2, abs=1e-4), param.name
 
 
+@pytest.mark.slow
 def test_the_lstm_writes_letters_of_the_text():
     example = load("char_lstm")
     _, _, scope = example["train"](fluid.clip.GradientClipByGlobalNorm(0.5), steps=2, length=5)
@@ -545,6 +547,7 @@ def test_the_stacked_network_on_ragged_lines_overflows_without_a_clip_and_learns
     assert fifths[-1] < 1.4 < np.log(5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("length", "rtol"), [(3, 1e-5), (50, 2e-3)])
 def test_the_recurrent_networks_first_gradients_are_those_of_backpropagation_through_time(length, rtol):
     example = load("exploding_rnn")
@@ -626,6 +629,7 @@ def test_the_recurrent_network_writes_its_comparison_as_a_page(monkeypatch, tmp_
     assert f"wrote {tmp_path / 'page.html'}" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_the_adding_networks_first_gradients_are_those_of_backpropagation_through_time():
     example = load("adding_problem")
     main, startup, loss = example["build"]()

@@ -51,6 +51,7 @@ def test_rules_keep_every_bit(first):
         rules.case(seed)
 
 
+@pytest.mark.slow
 def test_a_pass_that_breaks_a_program_is_named():
     @rewriting.rule
     def capped(x):

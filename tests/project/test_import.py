@@ -52,10 +52,12 @@ def loaded_by(code, modules=LATE):
     return {*output_of(f"{before}\n{code}\n{after}")}
 
 
+@pytest.mark.slow
 def test_what_a_plain_run_does_not_use_is_not_imported():
     assert loaded_by("import minigraph", LATE | RUNS) == set()
 
 
+@pytest.mark.slow
 def test_an_import_is_of_few_modules_and_makes_few_definitions():
     modules, definitions = map(int, output_of(
         "import sys, minigraph; from minigraph.opdef import registry; "

@@ -69,6 +69,7 @@ def test_objects_that_configure_training_are_checked_before_or_while_it_is_built
     assert not faults
 
 
+@pytest.mark.slow
 def test_every_layer_is_misused():
     called = set()
 

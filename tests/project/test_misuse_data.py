@@ -51,6 +51,7 @@ def test_functions_take_what_they_understand_or_say_what_is_wrong(calls):
     assert not faults
 
 
+@pytest.mark.slow
 def test_every_function_of_these_modules_is_misused():
     done = set()
     for calls in misuse_data_calls.CALLS:

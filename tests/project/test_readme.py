@@ -6,6 +6,8 @@ import re
 from configparser import ConfigParser
 from pathlib import Path
 
+import pytest
+
 from minigraph import unique_name
 from minigraph.clip import explain
 
@@ -32,6 +34,7 @@ def test_the_first_program_prints_what_the_readme_shows(capsys):
     assert capsys.readouterr().out == listing.group(1)
 
 
+@pytest.mark.slow
 def test_the_comparison_runs_as_the_readme_shows_it(capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     readme = (ROOT / "README.md").read_text(encoding="utf-8")

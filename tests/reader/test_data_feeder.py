@@ -167,11 +167,13 @@ def test_rows_not_wrapped_in_tuples_are_explained():
 # Values
 
 
+@pytest.mark.slow
 @given(st.lists(st.integers(-(2**63), 2**63 - 1), min_size=1, max_size=8))
 def test_int64_takes_every_integer_as_it_is(values):
     assert feed("label", *values).ravel().tolist() == values
 
 
+@pytest.mark.slow
 @given(st.lists(st.floats(width=32, allow_nan=False), min_size=1, max_size=8))
 def test_float32_takes_every_float32_as_it_is(values):
     assert feed("flat", *values).tolist() == values

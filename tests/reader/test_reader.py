@@ -63,6 +63,7 @@ def assert_no_threads_stay(seconds=20.0):
 # batch
 
 
+@pytest.mark.slow
 @given(samples, st.integers(1, 8))
 def test_batches_joined_are_the_samples(values, size):
     batches = list(reader.batch(lambda: values, size)())
@@ -92,6 +93,7 @@ def test_a_batched_reader_can_be_run_again():
 # shuffle
 
 
+@pytest.mark.slow
 @given(samples, st.integers(0, 12))
 def test_shuffle_permutes_within_each_buffer(values, size):
     shuffled = list(reader.shuffle(lambda: values, size)())
@@ -119,6 +121,7 @@ def test_map_readers_ends_with_the_shortest_reader():
     assert list(reader.map_readers(lambda x, y: (y, x), numbers(2), numbers(3))()) == [(0, 0), (1, 1)]
 
 
+@pytest.mark.slow
 @given(st.lists(samples, max_size=4))
 def test_chain_is_concatenation(lists):
     readers = [lambda values=values: values for values in lists]
@@ -210,17 +213,20 @@ def test_a_maker_of_readers_in_place_of_a_reader_is_explained():
 # buffered and xmap_readers
 
 
+@pytest.mark.slow
 @given(samples, st.integers(0, 4))
 def test_buffered_changes_nothing(values, size):
     assert list(reader.buffered(lambda: values, size)()) == values
 
 
+@pytest.mark.slow
 @given(samples, st.integers(1, 4), st.integers(0, 4))
 def test_an_ordered_xmap_is_map(values, threads, size):
     mapped = reader.xmap_readers(lambda x: x + 1, lambda: values, threads, size, order=True)
     assert list(mapped()) == [x + 1 for x in values]
 
 
+@pytest.mark.slow
 @given(samples, st.integers(1, 4), st.integers(0, 4))
 def test_an_unordered_xmap_gives_each_result_once(values, threads, size):
     mapped = reader.xmap_readers(lambda x: x + 1, lambda: values, threads, size)
@@ -366,6 +372,7 @@ def numbers_from(start, count):
     return lambda: ((np.full(2, number), number) for number in range(start, start + count))
 
 
+@pytest.mark.slow
 def test_processes_read_in_turn_or_as_they_come():
     readers = [numbers_from(0, 3), numbers_from(10, 1), numbers_from(20, 2)]
     in_turn = reader.multiprocess_reader(readers)
@@ -376,6 +383,7 @@ def test_processes_read_in_turn_or_as_they_come():
     assert all(array.tolist() == [number] * 2 for array, number in found)
 
 
+@pytest.mark.slow
 def test_an_error_in_a_process_is_raised_with_its_lines():
     def broken():
         yield 1
@@ -387,6 +395,7 @@ def test_an_error_in_a_process_is_raised_with_its_lines():
         next(samples)
 
 
+@pytest.mark.slow
 def test_the_sudden_end_of_a_process_is_an_error_and_not_the_end_of_the_samples():
     def ending():
         yield 1

@@ -241,6 +241,7 @@ def test_operators_that_a_pass_names_read_each_other():
     assert any(each is not None for each in found)
 
 
+@pytest.mark.slow
 def test_a_seed_gives_one_answer():
     assert str(rewrite.check(drops_scales, seed=5)) == str(rewrite.check(drops_scales, seed=5))
 
@@ -266,6 +267,7 @@ def _takes_away(type):
     return takes_away
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("type", "law"), [("sequence_reverse", "values"), ("lod_reset", "runs")])
 def test_a_pass_that_is_wrong_about_sequences_is_found(type, law, capsys):
     found = rewrite.check(_takes_away(type), programs=300, plant=[_on_sequences])
@@ -293,12 +295,14 @@ def _(x, a, b):
     return layers.scale(x, scale=a * b)
 
 
+@pytest.mark.slow
 def test_the_pattern_of_a_rule_is_planted():
     found = rewrite.check(scale_of_scale, programs=100)
     assert found is not None and found.law == "values"  # the product is rounded once
     assert [op.type for op in found.program.global_block().ops] == ["scale", "scale"]
 
 
+@pytest.mark.slow
 def test_numbers_beside_those_of_a_condition_are_planted():
     @rewrite.rule
     def almost_itself(x, a=rewrite.attr("factor")):
@@ -316,6 +320,7 @@ def test_numbers_beside_those_of_a_condition_are_planted():
     assert found is not None and found.law == "values"
 
 
+@pytest.mark.slow
 def test_a_fragment_can_be_planted():
     def drops_the_second(program):
         """Drop relu of relu, with the values that others read."""
@@ -622,6 +627,7 @@ def test_a_pass_that_grows_a_program_is_ended_by_the_number_of_its_changes():
     assert found.law == "ends" and "it has changed the program 1" in found.difference
 
 
+@pytest.mark.slow
 def test_a_pass_cannot_catch_its_end():
     def holds_on(program):
         while True:

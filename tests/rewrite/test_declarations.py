@@ -167,6 +167,7 @@ def _with_least(each):
     return replace(each, least=2) if "least" in {field.name for field in fields(each)} else each
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "each", [each if isinstance(each, passes.rules.Rules) else _with_least(each) for each in IN_ORDER],
     ids=lambda each: each.name,

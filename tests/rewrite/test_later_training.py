@@ -78,6 +78,7 @@ def test_a_gradient_that_stops_is_not_left_out_where_its_operator_stays():
     assert read(stops=False) != ["p_grad"]
 
 
+@pytest.mark.slow
 def test_a_pass_that_lets_them_flow_is_found():
     def scales_by_hand(program):
         values, ops = rewrite.Values(program), program.global_block().ops[:]

@@ -92,6 +92,7 @@ def test_a_firing_is_a_step_inside_its_rule():
     check_replay(t)
 
 
+@pytest.mark.slow
 def test_each_firing_of_rules_is_a_program():
     @rewrite.rule
     def scale_of_scale(x, a=rewrite.attr("scale"), b=rewrite.attr("scale")):
@@ -113,6 +114,7 @@ def test_each_firing_of_rules_is_a_program():
     check_replay(t)
 
 
+@pytest.mark.slow
 def test_building_and_running_are_traced():
     with rewrite.trace() as t:
         network = Network("adam", "global norm")

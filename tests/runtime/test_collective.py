@@ -42,6 +42,7 @@ def drawn(ranks, shape, dtype):
     return [rng.uniform(-4, 4, shape).astype(dtype) for _ in range(ranks)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("runner", [fluid.Executor, fluid.Interpreter])
 @pytest.mark.parametrize("ranks", [1, 2, 3, 4])
 @pytest.mark.parametrize("reduction", ["sum", "max", "min", "prod"])
@@ -146,6 +147,7 @@ def test_waiting_for_a_stream_changes_nothing(type):
     assert np.array_equal(on_ranks(main, [array], out)[0], array)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("order", [1, 2])
 @pytest.mark.parametrize(
     ("type", "attrs"), [("c_allreduce_sum", {}), ("c_allgather", {"nranks": 2}), ("c_reducescatter", {"nranks": 2})]

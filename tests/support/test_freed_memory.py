@@ -23,6 +23,7 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc learns from what is freed")
 def test_arrays_take_the_memory_of_freed_ones():
     environment = {name: value for name, value in os.environ.items() if "MALLOC" not in name and "GLIBC" not in name}

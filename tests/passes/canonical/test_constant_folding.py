@@ -116,6 +116,7 @@ def test_random_numbers_are_drawn_as_before():
     assert_same_bits(dict(enumerate(found[0])), dict(enumerate(found[1])))
 
 
+@pytest.mark.slow
 @given(
     st.sampled_from(["float16", "float32", "float64", "int8", "uint8", "int32", "int64", "bool"]).flatmap(
         lambda dtype: arrays(dtype, array_shapes(max_dims=3, max_side=3))

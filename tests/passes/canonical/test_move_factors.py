@@ -93,6 +93,7 @@ def test_a_multiple_that_is_read_elsewhere_or_of_integers_stays():
     assert order_of([layers.reduce_sum(half)])[-1] == "reduce_sum"
 
 
+@pytest.mark.slow
 def test_the_time_is_linear():
     def make(count):
         program = fluid.Program()

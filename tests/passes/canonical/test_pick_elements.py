@@ -127,6 +127,7 @@ def test_an_index_that_is_written_again_is_that_of_its_place():
         assert any("gather_nd(" in line for line in lines) == stays, between
 
 
+@pytest.mark.slow
 def test_the_time_is_linear():
     def make(count):
         program = fluid.Program()

@@ -132,6 +132,7 @@ CELLS = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("trains_input", [False, True])
 @pytest.mark.parametrize("static", [False, True])
 @pytest.mark.parametrize("cell", CELLS)
@@ -151,6 +152,7 @@ def test_networks_give_what_joined_products_give(cell, static, trains_input):
     assert "concat_grad" not in {step.op.type for step in executor.plans[-1].steps.steps}
 
 
+@pytest.mark.slow
 def test_the_time_is_linear():
     def make(count):
         program = fluid.Program()

@@ -92,6 +92,7 @@ def test_results_are_those_of_the_joined_product(multiply):
     assert not {"concat", "split", "concat_grad"} & types
 
 
+@pytest.mark.slow
 def test_the_time_is_linear():
     def make(count):
         program = fluid.Program()

@@ -132,6 +132,7 @@ def test_time_is_linear(make):
     assert_linear(TransposeIntoMatmul(), make)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
 def test_products_read_the_first_source_that_is_there(seed):
     """Whatever is transposed and written again: the operand is looked for one transpose after the other."""

@@ -104,6 +104,7 @@ def test_networks_give_what_single_products_give(how):
     assert "matmul" not in types and types.count("mul") == 12
 
 
+@pytest.mark.slow
 def test_the_time_is_linear():
     def make(count):
         program = fluid.Program()

@@ -70,6 +70,7 @@ def test_results_are_those_of_the_transposed_product(slot, axes):
         np.testing.assert_allclose(found, value, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_the_time_is_linear():
     def make(count):
         program = fluid.Program()

@@ -37,6 +37,7 @@ def test_factors_stay():
     assert found.endswith("elementwise_mul_grad(X=x, Y=y, Out@GRAD=d)")
 
 
+@pytest.mark.slow
 def test_a_product_is_released_once_its_bias_is_added():
     main, startup = fluid.Program(), fluid.Program()
     with fluid.program_guard(main, startup), fluid.unique_name.guard():

@@ -57,6 +57,7 @@ def assert_same_training(build, every):
     return again[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("every", [1, 2, 3, 8])
 def test_training_has_the_same_bits(every):
     program = assert_same_training(deep, every)
@@ -81,6 +82,7 @@ def test_the_memory_at_its_peak_falls():
     assert recomputed < kept - 6, (kept, recomputed)
 
 
+@pytest.mark.slow
 def test_dropped_elements_are_the_same_when_computed_again():
     def build():
         return deep(6, lambda h: layers.dropout(h, 0.5, seed=11, dropout_implementation="upscale_in_train"))
@@ -105,6 +107,7 @@ def test_a_dropout_without_seed_gets_another_one_in_each_run_but_one_for_both_pa
     assert not np.array_equal(runs[0][0], runs[1][0])
 
 
+@pytest.mark.slow
 def test_statistics_are_updated_once():
     assert_same_training(lambda: deep(6, layers.batch_norm), 2)
 
@@ -173,6 +176,7 @@ def test_append_backward_takes_checkpoints():
     assert [grad.name for _, grad in pairs] == [grad.name for _, grad in expected]
 
 
+@pytest.mark.slow
 def test_clipping_and_decay_work_as_ever():
     clip = fluid.clip.GradientClipByGlobalNorm(0.01)
     decay = fluid.regularizer.L2Decay(0.1)
@@ -200,6 +204,7 @@ def test_what_makes_no_sense_is_refused():
         fluid.optimizer.RecomputeOptimizer(fluid.optimizer.SGD(0.1, parameter_list=[]))
 
 
+@pytest.mark.slow
 def test_a_branch_is_kept():
     def build():
         main, startup, _, results = deep(2)

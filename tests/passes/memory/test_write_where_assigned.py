@@ -90,6 +90,7 @@ def test_compiled_sums_clip_in_the_scope(clip):
         np.testing.assert_allclose(np.frombuffer(a, "float32"), np.frombuffer(b, "float32"), rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_many_gradients_are_a_few_calls():
     gradients, executor = GradientsInScope([(7,)] * 200, CLIPS_IN_SCOPE["global norm"]), fluid.Executor(jit=False)
     gradients.run(executor)

@@ -70,6 +70,7 @@ def training():
     return DataParallel(2, rings=2)(main), startup, loss
 
 
+@pytest.mark.slow
 def test_a_step_makes_three_exchanges_with_the_same_bits():
     main, startup, loss = training()
 

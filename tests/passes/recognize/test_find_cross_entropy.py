@@ -244,6 +244,7 @@ def test_a_label_that_is_no_class_is_an_error_as_before(log_p):
             run(executor, program, fetch, NUMBERS, (0, -100, 1, 2))
 
 
+@pytest.mark.slow
 def test_the_time_is_linear():
     def make(count):
         program = fluid.Program()

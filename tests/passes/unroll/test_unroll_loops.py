@@ -186,6 +186,7 @@ def test_special_values_keep_their_bits(dtype):
         assert_keeps_bits(Built({"h": special}), fetch)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [0, 1])
 def test_small_sizes_keep_their_bits(size):
     x, h = data("x", LENGTH, size, 3, dtype="float32"), data("h", size, 3, dtype="float32")
@@ -205,6 +206,7 @@ def test_a_variable_of_the_loop_that_is_fetched_persistable_or_read_by_a_branch_
     assert_keeps_bits(Built({"h": numbers(2, 3, dtype="float32")}), [out.name, state.name, i.name])
 
 
+@pytest.mark.slow
 def test_a_value_that_is_written_after_the_loop_and_before_its_gradient_is_not_confused():
     x, h = data("x", LENGTH, 2, 3, dtype="float32"), data("h", 2, 3, dtype="float32")
     y, i = by_while_loop(x, h)

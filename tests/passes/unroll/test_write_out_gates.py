@@ -82,6 +82,7 @@ def test_no_operators_are_made_for_gradients_that_the_unit_does_not_compute():
     assert "reshape2_grad" not in types
 
 
+@pytest.mark.slow
 def test_the_weight_of_many_steps_is_cut_once_and_its_gradient_joined_once():
     x, h, w, b = (data(name, *shape, dtype="float32") for name, shape in SHAPES.items())
     state = h
