@@ -21,6 +21,7 @@ def types():
     return [op.type for op in fluid.default_main_program().global_block().ops]
 
 
+@pytest.mark.slow
 def test_attention_is_the_mean_of_the_values_by_likeness():
     q, k, v = numbers(2, 3, 4), numbers(2, 5, 4, seed=1), numbers(2, 5, 6, seed=2)
     out = nets.scaled_dot_product_attention(data("q", *q.shape), data("k", *k.shape), data("v", *v.shape))

@@ -171,6 +171,7 @@ def test_two_slots_of_one_operator_are_two_uses():
     np.testing.assert_array_equal(found, value + value)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("uses", [1, 2, 5])
 def test_a_shared_parameter_has_the_sum_of_its_gradients(uses):
     shared = weight("shared", 3)

@@ -103,6 +103,7 @@ def test_gradients_of_gradients_are_those_of_the_central_difference(name):
     np.testing.assert_allclose(slope, (ends[0] - ends[1]) / 2e-5, rtol=1e-5, atol=1e-7)
 
 
+@pytest.mark.slow
 def test_a_gradient_of_a_gradient_finds_what_a_loss_has_read():
     """The gradients of these losses do not read X, so that theirs look for it."""
 
@@ -152,6 +153,7 @@ def sgd():
     return fluid.optimizer.SGD(0.1, grad_clip=fluid.clip.GradientClipByGlobalNorm(0.5))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", LEARNING)
 def test_updates_are_those_by_the_clipped_slope(name):
     main, startup, _, ((param, grad),) = trained(name, sgd())
@@ -164,6 +166,7 @@ def test_updates_are_those_by_the_clipped_slope(name):
     assert np.allclose(both(main, startup, ["w"])[0], before - 0.1 * clipped, rtol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", LEARNING)
 def test_copies_texts_and_files_of_such_programs_compute_the_same(name, tmp_path):
     main, startup, loss, _ = trained(name, sgd())

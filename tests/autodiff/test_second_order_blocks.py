@@ -149,6 +149,7 @@ def test_a_program_with_second_gradients_of_blocks_is_text_and_copies():
         assert main.clone().equals(main)
 
 
+@pytest.mark.slow
 def test_two_states_that_start_with_the_same():
     layers = fluid.layers
     with fluid.program_guard(fluid.Program(), fluid.Program()):
@@ -322,6 +323,7 @@ def test_rows_that_go_to_one_branch_or_the_other():
                     np.testing.assert_allclose(value, np.where(v < 0, power, np.exp(v)), rtol=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rows", [2, 0])
 def test_a_block_that_runs_unless_its_inputs_are_empty(rows):
     layers = fluid.layers

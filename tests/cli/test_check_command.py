@@ -50,6 +50,7 @@ def test_a_wrong_pass_is_shown_with_a_script_that_runs(file, capsys):
     assert "differs" in ran.stdout
 
 
+@pytest.mark.slow
 def test_a_pass_without_faults_is_reported(file, capsys):
     assert main(["check", f"{file}:nothing", "--programs", "20", "--seed", "3"]) == 0
     said = capsys.readouterr()

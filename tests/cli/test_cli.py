@@ -99,6 +99,7 @@ def test_nothing_is_wider_than_a_hundred_columns(capsys):
     assert max(map(len, printed(capsys).splitlines())) <= 100
 
 
+@pytest.mark.slow
 def test_quiet_prints_nothing(capsys):
     assert printed(capsys, "--quiet") == ""
 
@@ -283,6 +284,7 @@ def reject(constant):
     raise AssertionError(f"{constant} is not JSON")
 
 
+@pytest.mark.slow
 def test_json_has_the_documented_keys(tmp_path):
     file = tmp_path / "out.json"
     assert main([*SHORT, "--quiet", "--clip", "norm=0.5", "--clip", "value=-0.1:0.2", "--json", str(file)]) == 0
@@ -313,6 +315,7 @@ def test_json_has_the_documented_keys(tmp_path):
             assert all(isinstance(value, bool) for value in changes["batches"]["clipped"])
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 def test_numbers_that_are_not_finite_are_null_in_json(tmp_path):
     file = tmp_path / "out.json"
@@ -353,6 +356,7 @@ def rows_of(file):
         return list(csv.DictReader(opened))
 
 
+@pytest.mark.slow
 def test_csv_has_a_row_for_each_strategy_parameter_and_batch(tmp_path):
     files = tmp_path / "out.csv", tmp_path / "out.json"
     clips = ["--clip", "norm=0.5", "--clip", "value=0.1"]
@@ -593,6 +597,7 @@ def test_what_an_interrupted_training_has_is_written_and_marked(tmp_path, monkey
     assert "interrupted" in files["plot.svg"].read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_what_an_interrupted_comparison_of_gradients_has_is_written_and_marked(tmp_path, monkeypatch, capsys):
     files = tmp_path / "out.json", tmp_path / "out.csv"
     interrupt_after(monkeypatch, 4)

@@ -81,6 +81,7 @@ print(numpy.seen, os.environ.get("OPENBLAS_CORETYPE"))
     return ended.stdout.split()
 
 
+@pytest.mark.slow
 def test_numpy_sees_the_core_type_and_the_environment_is_put_back(tmp_path):
     assert loaded_on(tmp_path, processor()) == ["SkylakeX", "None"]
 
@@ -92,6 +93,7 @@ def test_other_processors_and_choices_of_the_user_leave_the_environment_alone(tm
     assert loaded_on(tmp_path, processor(), MINIGRAPH_BLAS_CORETYPE="off") == ["None", "None"]
 
 
+@pytest.mark.slow
 def test_a_numpy_without_openblas_that_was_imported_first_is_left_alone(tmp_path):
     assert loaded_on(tmp_path, processor(), before="import numpy") == ["None", "None"]
 

@@ -16,6 +16,7 @@ def test_a_model_is_printed_as_its_program(model, capsys):
     assert capsys.readouterr().out == f"{program_in(MODELS / model)}\n"
 
 
+@pytest.mark.slow
 def test_programs_of_two_models_are_compared(tmp_path, capsys):
     text = tmp_path / "net.txt"
     text.write_text(str(program_in(MODELS / "mlp" / "net")), encoding="utf-8")

@@ -133,6 +133,7 @@ def equal(found, expected, but=""):
 # Skip
 
 
+@pytest.mark.slow
 @each_kind
 @each_optimizer
 def test_a_skipped_step_leaves_everything_and_the_next_goes_on_as_if_it_had_not_been(make, kind):
@@ -156,6 +157,7 @@ def test_a_skipped_step_leaves_everything_and_the_next_goes_on_as_if_it_had_not_
         assert counts == [6]
 
 
+@pytest.mark.slow
 @each_optimizer
 def test_a_policy_that_finds_nothing_changes_nothing(make):
     plain = both(make, GradientClipByGlobalNorm(0.5))
@@ -208,6 +210,7 @@ def test_clips_apart_that_one_optimizer_uses_skip_together():
     assert np.isfinite(training.state()["p0"]).all() and np.isnan(training.state()["p1"]).any()
 
 
+@pytest.mark.slow
 def test_a_skipped_step_is_no_part_of_a_history():
     strategy = AutoClip(percentile=50.0, history=3, nonfinite="skip")
     for training, undisturbed in zip(both(SGD, strategy), both(SGD, strategy), strict=True):
@@ -231,6 +234,7 @@ def test_called_with_tensors_skip_says_where_it_belongs():
 # Zero
 
 
+@pytest.mark.slow
 @each_kind
 def test_zero_takes_the_place_of_what_is_not_finite_before_norms_are_taken(kind):
     for value in (np.nan, np.inf, -np.inf):
@@ -242,6 +246,7 @@ def test_zero_takes_the_place_of_what_is_not_finite_before_norms_are_taken(kind)
             assert found[step].reshape(-1)[1] == 0
 
 
+@pytest.mark.slow
 @each_optimizer
 def test_training_with_zeros_is_training_with_cleaned_gradients(make):
     for training, expected in zip(

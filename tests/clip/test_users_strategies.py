@@ -83,6 +83,7 @@ def sgd(**options):
     return fluid.optimizer.SGD(1.0, **options)
 
 
+@pytest.mark.slow
 def test_a_clip_in_fluids_words_is_asked_for_in_every_way():
     for clip, expected in [
         (Scaled(0.5), [[0.5, 0], [0.5, 0]]),

@@ -26,6 +26,7 @@ def test_clips_are_parsed(text, clip):
 positive = st.floats(min_value=1e-30, max_value=1e30)
 
 
+@pytest.mark.slow
 @given(
     st.builds(GradientClipByNorm, positive)
     | st.builds(GradientClipByGlobalNorm, positive)

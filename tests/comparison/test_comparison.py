@@ -205,6 +205,7 @@ def series(result):
     ]
 
 
+@pytest.mark.slow
 def test_one_program_computes_the_backward_pass_once_and_every_clip_behind_it(report):
     ops = list(report.program.global_block().ops)
     backward = [op for op in ops if op.role & Role.BACKWARD]
@@ -433,6 +434,7 @@ def test_the_size_of_a_batch_is_the_rows_that_all_arrays_have(feed, size):
     assert batch_size(feed) == size
 
 
+@pytest.mark.slow
 def test_a_comparison_without_strategies_is_the_unclipped_program_alone(network, expected):
     report = run(network, {})
     assert len(report) == 0
@@ -488,6 +490,7 @@ def test_an_unknown_strategy_is_an_error_that_suggests(report):
         report["globl"]
 
 
+@pytest.mark.slow
 def test_an_iterator_ends_after_one_epoch(network):
     feeds = Batches(network, size=SIZE, seed=SEED).first(1)
     with pytest.raises(DataError, match="feeds of epoch 2"):
@@ -623,6 +626,7 @@ def test_a_run_that_diverges_is_recorded_to_its_end():
     assert f"raw at step {first}" in str(report)
 
 
+@pytest.mark.slow
 def test_what_training_cannot_take_is_refused(network, batches):
     feeds = [{"x": images, "y": labels[:, None]} for images, labels in batches[:1]]
     with pytest.raises(ValueError, match="epochs"):

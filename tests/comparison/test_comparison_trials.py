@@ -67,6 +67,7 @@ def test_each_run_is_the_one_that_is_made_alone(report):
             np.testing.assert_array_equal(value, run.values[name])
 
 
+@pytest.mark.slow
 def test_a_clip_that_never_clips_trains_as_without_one(report):
     for rate in report.rates:
         for one, other in zip(report.at("unclipped", rate), report.at("idle", rate), strict=True):
@@ -223,6 +224,7 @@ def test_a_real_effect_is_found_and_chance_is_not():
     assert sum("is lower than that of unclipped" in text for text in said) > 195
 
 
+@pytest.mark.slow
 def test_the_limits_of_a_sweep_are_remarked():
     by_rate = {"unclipped": (1.0, 2.0, 3.0), "a": (2.0, 1.0, 2.0)}
     losses = {(name, 0.1 * (n + 1)): one_epoch(loss) for name, ends in by_rate.items() for n, loss in enumerate(ends)}

@@ -26,6 +26,7 @@ def descent():
     return fluid.optimizer.SGD(0.1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("optimizer", [None, descent])
 def test_norms_and_factors_are_those_of_each_ranks_part(optimizer):
     main, startup, loss = network()

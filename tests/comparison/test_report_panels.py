@@ -55,6 +55,7 @@ def drawn(shown):
     return plots.draw(shown, looks).axes[0]
 
 
+@pytest.mark.slow
 def test_the_axis_of_a_cosine_begins_near_its_least_value():
     low, high = drawn(panel("cosine", a=[0.999, 1.0, 1.0])).get_ylim()
     assert 0.98 < low < 0.999 and 1 < high < 1.01

@@ -26,6 +26,7 @@ def numbers(text):
     return re.findall(r"(?<![\w=.])-?\d[\d.]*(?:e[+-]\d+)?%?(?![\w=])", text)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", WIDTHS)
 def test_every_number_of_a_gradient_report_is_whole(monkeypatch, width):
     report = gradient_report(NAMES, PARAMETERS, np.random.default_rng(1).uniform(1e-8, 1e8, (5, 4, 7)))

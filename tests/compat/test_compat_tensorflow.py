@@ -577,6 +577,7 @@ def example():
     return runpy.run_path(str(ROOT / "examples" / "tensorflow_clip_by_norm.py"))["main"]()
 
 
+@pytest.mark.slow
 def test_the_example_computes_the_numbers_of_its_page(example):
     page = [0.62017367, 0.62017367, 1.86052102, 2.48069469, 1.24034735, 1.24034735, 0.62017367, 2.48069469,
             1.24034735, 1.86052102]  # fmt: skip

@@ -36,6 +36,7 @@ def test_a_unit_is_a_step_of_the_network():
         np.testing.assert_allclose(whole.reshape(2, 2), step, rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_dropout_leaves_the_states():
     x = fluid.data("x", [None, 3, 2])
     outputs, last = basic_gru(x, None, 2, num_layers=2, dropout_prob=0.999)

@@ -40,6 +40,7 @@ def test_it_goes_around_recomputation():
     ]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dynamic", [False, True])
 def test_float16_trains_as_float32_to_its_digits(dynamic):
     main, startup, loss, optimizer = golden_mixed_precision.build(fluid, "mlp", dynamic)

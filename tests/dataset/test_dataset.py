@@ -264,6 +264,7 @@ def test_no_changed_byte_of_a_gzipped_file_changes_the_data_unnoticed(tmp_path):
 # MNIST: neither files nor network
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("part", "count"), [("train", 1500), ("test", 297)])
 def test_without_files_and_network_the_bundled_digits_are_served_with_a_warning(data, part, count):
     with pytest.warns(mnist.BundledDigitsWarning, match="MNIST IS NOT BEING USED") as caught:

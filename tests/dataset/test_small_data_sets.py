@@ -20,6 +20,7 @@ def small(tmp_path, monkeypatch):
     return tmp_path
 
 
+@pytest.mark.slow
 def test_samples_and_dictionaries_are_those_of_the_original(small):
     found = golden_datasets.read(dataset)
     assert found.keys() == RECORDED.keys()

@@ -41,6 +41,7 @@ def train(words, targets, ranks):
         return [param.numpy() for param in model.parameters()]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ranks", [2, 4])
 def test_ranks_together_train_as_one(ranks):
     rng = np.random.default_rng(4)

@@ -133,6 +133,7 @@ def assert_same_bits(found, expected):
         assert one.shape == other.shape and one.tobytes() == other.tobytes()
 
 
+@pytest.mark.slow
 @each_case
 def test_training_gives_the_same_bits_in_both_modes(name):
     losses, params = trained_imperatively(name, 4)
@@ -142,6 +143,7 @@ def test_training_gives_the_same_bits_in_both_modes(name):
     assert losses[-1] < losses[0]
 
 
+@pytest.mark.slow
 @each_case
 def test_training_a_trace_moves_the_parameters_of_the_layer(name):
     # The batch normalization of the traced call has moved the running statistics once.

@@ -406,6 +406,7 @@ def test_training_gives_the_same_bits_in_both_modes(strategy, need_clip, make_op
 # Optimizers
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make_optimizer", OPTIMIZERS)
 def test_training_goes_on_after_a_reload_as_if_nothing_had_happened(make_optimizer):
     data = [*batches(), batches()[0]]

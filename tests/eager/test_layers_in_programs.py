@@ -58,6 +58,7 @@ def values_of(network):
 
 
 # A layer that was made in the imperative mode brings its values into the program.
+@pytest.mark.slow
 @pytest.mark.parametrize("origin", [contextlib.nullcontext, fluid.dygraph.guard])
 def test_a_network_trains_in_a_program_as_in_the_imperative_mode(origin):
     with fluid.unique_name.guard(), fluid.scope_guard(fluid.Scope()):

@@ -31,6 +31,7 @@ def imperative_training(is_sparse, make, strategy=None, guard=fluid.dygraph.guar
         return layer.weight.numpy(), gradients
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_the_imperative_mode_trains_alike(name):
     def make(parameter_list, grad_clip):
@@ -86,6 +87,7 @@ def test_imperative_gradients_add_up_and_are_cleared():
     np.testing.assert_allclose(np.linalg.norm(clipped.numpy()), 1.0, rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_a_table_is_not_shown_as_a_whole():
     layer = fluid.nn.Embedding(10**6, 2, sparse=True)
     fluid.sum(layer(fluid.to_tensor(np.array([7, 999_999])))).backward()

@@ -93,6 +93,7 @@ def test_fused_operators_are_recorded_too(host_cuda_fused, recording):
         assert found[name].tobytes() == value.tobytes(), name
 
 
+@pytest.mark.slow
 @needs_compiler
 def test_state_that_is_replaced_is_written_to_where_it_was(recording):
     """The counter of a learning rate's schedule, and means of batch normalization."""
@@ -198,6 +199,7 @@ def test_what_fails_while_it_is_recorded_runs_as_before(recording, monkeypatch):
     assert_close(found, network.run(unrecorded(), network.scope(), steps=3))
 
 
+@pytest.mark.slow
 @needs_compiler
 def test_a_recording_that_the_driver_refuses_runs_as_before(recording, monkeypatch):
     def refuse(stream):
@@ -260,6 +262,7 @@ def test_it_is_on_by_default_and_has_no_meaning_for_a_processor(host_cuda):
     assert fluid.CompiledProgram(fluid.Program()).cuda_graph
 
 
+@pytest.mark.slow
 @needs_compiler
 @pytest.mark.parametrize(("is_wanted", "launched"), [(True, 2), (False, 0)])
 def test_a_build_strategy_turns_it_off(is_wanted, launched, recording):
@@ -415,6 +418,7 @@ def test_updates_of_selected_rows_are_recorded_and_give_the_same_bits(name, look
     assert recorded == trained(unrecorded(), *programs)
 
 
+@pytest.mark.slow
 @needs_compiler
 @pytest.mark.parametrize(
     ("optimizer", "options"),
@@ -445,6 +449,7 @@ def test_rows_are_merged_to_a_fixed_number(numbers, dtype):
         assert row.tobytes() == expected.value[expected.rows == number].tobytes()
 
 
+@pytest.mark.slow
 @needs_compiler
 @pytest.mark.parametrize("wrong", [{"label": 5}, {"label": -1}, {"ids": 7}, {"ids": -1}])
 def test_a_wrong_label_is_the_error_of_a_plain_run_and_changes_nothing(wrong, recording):

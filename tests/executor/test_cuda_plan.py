@@ -81,6 +81,7 @@ def test_training_on_a_gpu_agrees_with_the_processor(optimizer, clip, dtype, cud
     assert_as_close_as_the_processor(trained(network, fluid.Executor(cuda_place), start), start, optimizer, clip, dtype)
 
 
+@pytest.mark.slow
 @needs_compiler
 @pytest.mark.parametrize("clip", CLIPS_IN_SCOPE)
 def test_gradients_of_the_scope_are_clipped_as_on_the_processor(clip, host_cuda):

@@ -29,6 +29,7 @@ def clipped():
     return main, startup, loss
 
 
+@pytest.mark.slow
 def test_stages_begin_with_the_pruned_program_and_have_one_for_each_pass(clipped):
     main, _, loss = clipped
     exe = fluid.Executor()
@@ -60,6 +61,7 @@ def test_source_and_steps_are_those_of_the_plan_that_runs(clipped):
     assert [step.op.type for step in report.steps] == [step.op.type for step in plan.steps.steps]
 
 
+@pytest.mark.slow
 def test_explaining_runs_nothing_and_needs_no_values(clipped):
     main, _, loss = clipped
     scope = fluid.Scope()
@@ -70,6 +72,7 @@ def test_explaining_runs_nothing_and_needs_no_values(clipped):
     assert scope.find_var("fc_0.w_0") is None
 
 
+@pytest.mark.slow
 def test_a_hook_of_the_passes_is_still_called(clipped):
     main, _, loss = clipped
     seen = []
@@ -78,6 +81,7 @@ def test_a_hook_of_the_passes_is_still_called(clipped):
     assert seen == [each.name for each in passes]
 
 
+@pytest.mark.slow
 def test_it_prints_every_part(clipped):
     main, _, loss = clipped
     report = fluid.Executor().explain(main, FEED, [loss])
@@ -89,6 +93,7 @@ def test_it_prints_every_part(clipped):
     assert f"{report.flops:,} flops, {report.bytes:,} bytes moved" in text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("feed", "fetch", "error"), [({}, None, FeedError), (FEED, ["nothing"], NotFoundError)], ids=["feed", "fetch"]
 )

@@ -293,6 +293,7 @@ def test_a_handler_that_raises_nothing_has_no_effect(handler):
     assert found[0] == found[1] and len(called) == 3
 
 
+@pytest.mark.slow
 def test_a_loop_without_end_is_interrupted_and_leaves_nothing(handler):
     main, startup = fluid.Program(), fluid.Program()
     with fluid.program_guard(main, startup), fluid.unique_name.guard():

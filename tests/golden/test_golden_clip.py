@@ -67,6 +67,7 @@ def test_a_strategy_of_paddle_clips_at_once():
 ORDINARY = [case for case in cases() if case.set in ("mixed", "many", "one", "none", "need_clip", "f64", "axes3")]
 
 
+@pytest.mark.slow
 def test_the_definitions_are_those_of_the_originals_away_from_the_edges():
     def check_definition(case):
         assert not differences(case, case.results, by_definition(case))

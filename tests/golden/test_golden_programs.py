@@ -58,6 +58,7 @@ def test_values_are_those_of_the_original(name):
     check_arrays(name, outcome_of(name).arrays)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name, (case, _) in CASES.items() if case["programs"]])
 def test_operators_are_those_of_the_original(name):
     case, _ = CASES[name]

@@ -83,6 +83,7 @@ def test_training_goes_on_from_a_checkpoint(tmp_path):
         fleet.save_check_point(executor, path, status, fs="hdfs")
 
 
+@pytest.mark.slow
 def test_mixed_precision_is_a_field_of_the_strategy():
     def by_fleet(hidden, loss):
         fleet.init()

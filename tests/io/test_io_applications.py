@@ -33,6 +33,7 @@ def feeds(name, new_program):
     return feeds_of(name)
 
 
+@pytest.mark.slow
 def test_a_model_gives_what_it_gave_and_is_written_again_to_the_same_bytes(name, folder, feeds, tmp_path):
     program, fed, targets = fluid.io.load_inference_model(folder, exe, "model", "params")
     found = golden.results(fluid, exe, program, feeds, targets, fed)
@@ -78,6 +79,7 @@ def test_a_program_that_was_changed_is_described_anew(folder, name):
     assert again.global_block().ops[-1].type == "scale"
 
 
+@pytest.mark.slow
 def test_rank_tables_and_gradients_that_begin_in_a_loop_are_described_as_the_original_does():
     name = "translation_by_rnn"
     ours = decode(ProgramDesc, golden.built(fluid, name)[0].serialize_to_string())

@@ -118,6 +118,7 @@ def test_unknown_fields_are_skipped_and_packed_numbers_read():
     assert decode(OpAttr, packed) == OpAttr("a", 3, ints=[1, 2, 3])
 
 
+@pytest.mark.slow
 @given(st.integers(-(2**63), 2**63 - 1), st.integers(-(2**31), 2**31 - 1), st.binary(max_size=20))
 def test_numbers_and_text_come_back_as_they_were(long, number, text):
     attr = OpAttr("a", 9, i=number, l=long, s=text.decode("utf-8", "surrogateescape"), longs=[long, -1], bools=[True])

@@ -158,6 +158,7 @@ def test_a_parameter_file_of_another_model_is_named(tmp_path):
         fluid.io.load_inference_model(tmp_path / "one", exe, params_filename="all")
 
 
+@pytest.mark.slow
 def test_programs_that_save_into_one_folder_one_after_the_other_are_loaded_in_silence(tmp_path):
     main = program()
     first = program(["a"])
@@ -249,6 +250,7 @@ def step(layer, optimizer):
     layer.clear_gradients()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("optimizer_first", [False, True])
 def test_a_layer_and_its_optimizer_saved_at_different_moments_are_named(optimizer_first, tmp_path):
     with fluid.dygraph.guard():

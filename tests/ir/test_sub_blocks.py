@@ -222,6 +222,7 @@ def test_what_is_not_finite_is_found_behind_a_loop():
     assert "the first such value is" in str(error.value)
 
 
+@pytest.mark.slow
 def test_checkpoints_around_a_loop_change_no_bit():
     def results(checkpointed):
         program, startup = fluid.Program(), fluid.Program()

@@ -229,6 +229,7 @@ def test_a_function_prints_but_does_not_parse():
         parse(str(program))
 
 
+@pytest.mark.slow
 @given(st.text())
 @example("\ud800 \x85 \u2028 \U0001f600 \\ \" '")
 @example("@EMPTY")

@@ -187,12 +187,14 @@ def test_what_is_spoilt_is_made_anew(cache, pattern, spoil):
     assert hits(twice()) == 1
 
 
+@pytest.mark.slow
 @needs_numba
 def test_without_a_folder_to_write_to_it_compiles_all_the_same(cache):
     cache.write_text("a file, where a folder should be", encoding="utf-8")
     twice()
 
 
+@pytest.mark.slow
 @needs_numba
 def test_other_types_than_those_compiled_for_are_refused(cache):
     function = twice()

@@ -197,6 +197,7 @@ def test_ftrl_with_another_power_has_no_loop():
     assert compiled_rule("ftrl", state(words, (2048,), "float32"), attrs | {"lr_power": -0.7}) is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("type", ["momentum", "adam", "adamw", "rmsprop"])
 def test_state_that_fades_away_becomes_zero(type):
     attrs, words = RULES[type]
@@ -281,6 +282,7 @@ def test_a_gradient_under_the_threshold_is_itself():
     assert found[0] is x
 
 
+@pytest.mark.slow
 def test_the_norm_of_float32_is_exact_to_14_digits():
     random = np.random.default_rng(1)
     for size in (3000, 300_001):

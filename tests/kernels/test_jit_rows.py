@@ -86,6 +86,7 @@ def test_an_update_by_rows_has_the_bits_of_the_kernel(type, is_in_place, dtype, 
     assert all(x is y for x, y in zip(found if isinstance(found, tuple) else [found], state, strict=True))
 
 
+@pytest.mark.slow
 def test_a_flag_to_skip_leaves_the_table_as_it_was():
     param, rate, grad, _ = inputs_of(UPDATES["sgd"][0], rows_of([1, 2]))
     found = offered("sgd", [param, rate, grad, None])(param, rate, grad, [np.array([True])])
@@ -99,6 +100,7 @@ def test_a_row_number_out_of_range_is_the_error_that_it_always_is():
         offered("sgd", [param, rate, grad, None])(param, rate, grad, None, out=param)
 
 
+@pytest.mark.slow
 @each_list
 @pytest.mark.parametrize("type", ["merge_selected_rows", "clip", "clip_by_norm", "squared_l2_norm"])
 def test_an_operator_on_whole_rows_has_the_bits_of_the_kernel(type, numbers):
@@ -131,6 +133,7 @@ def test_a_lookup_gives_the_rows_of_the_kernel(numbers, padding, type, dtype, mo
     assert_same(function(table, ids, out=np.empty_like(expected)), expected)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("ids_type", ["int32", "int64"])
 @pytest.mark.parametrize(("type", "attrs"), [("gather", {"overwrite": False}), ("gather_nd", {})])

@@ -43,6 +43,7 @@ def test_products_and_gradients_are_those_of_the_kernel(rows, others, width, bat
             assert buffer is None or each is buffer
 
 
+@pytest.mark.slow
 def test_few_large_and_other_products_have_no_loop():
     def of(x, y, **attrs):
         return offered("matmul", [np.ones(x, "float32"), np.ones(y, "float32")], **{**OF_ROWS, "alpha": 1.0, **attrs})

@@ -336,6 +336,7 @@ def test_the_gradient_of_clip_by_norm_is_across_its_input(x):
 # Sums
 
 
+@pytest.mark.slow
 def test_a_sum_of_squares_of_many_is_that_of_float64():
     rng = np.random.default_rng(5)
     for x in (np.full(300_001, 0.1, "float32"), rng.standard_normal(300_001).astype("float32"),

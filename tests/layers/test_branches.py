@@ -128,6 +128,7 @@ def _x_and_taken():
     return x, taken
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("new_scope")
 def test_a_branch_that_does_not_fit_fails_only_where_a_run_takes_it():
     """Losses, weights and gradients are those of Paddle 1.8.5, which infers the shapes of a branch as it enters it."""
@@ -157,6 +158,7 @@ def test_a_branch_that_does_not_fit_fails_only_where_a_run_takes_it():
     np.testing.assert_allclose(np.array(fluid.global_scope().find_var(w.name).get_tensor()), -3.7, rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_of_nested_branches_any_may_not_fit():
     x, taken = _x_and_taken()
     pairs = [
@@ -213,6 +215,7 @@ def test_what_needs_a_branch_that_cannot_run_says_why():
         fluid.Executor().run(feed=_fed(2, True), fetch_list=[chosen * 2.0])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("x_value", "expected"), [(0.1, 1.0), (0.5, 2.0), (0.9, 3.0)])
 def test_case_takes_the_first_condition_that_holds(x_value, expected):
     x = data("x", 1)
@@ -354,6 +357,7 @@ def test_each_row_goes_through_its_branch(rows):
     check_gradient(layers.reduce_sum(first * second), {"x": given})
 
 
+@pytest.mark.slow
 def test_rows_that_were_merged_may_be_overwritten_by_a_loop():
     """Their gradient reads the lengths of the merged rows."""
     x = data("x", -1, 2)

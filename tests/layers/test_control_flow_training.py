@@ -72,6 +72,7 @@ def test_every_optimizer_trains_through_loops_and_branches(optimizer, clip):
     assert found[-1] < found[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("clip", CLIPS)
 def test_a_clip_takes_the_gradient_of_a_loop_as_a_whole(clip):
     loss = network()

@@ -281,6 +281,7 @@ def test_a_body_may_change_lists_and_dictionaries_in_place():
     assert [each.tolist() for each in run(i, named["k"], listed[0]["k"])] == [[4], [4], [8.0]]
 
 
+@pytest.mark.slow
 def test_gradients_of_a_loop_in_a_loop_find_counters_that_are_assigned_to_themselves():
     x = data("x", 3)
     start = integer(0)

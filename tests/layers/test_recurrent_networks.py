@@ -213,6 +213,7 @@ def test_a_cell_uses_the_activations_that_it_was_given():
     assert np.allclose(run(outputs, feed={"x": given}, scope=scope)[0][:, 0], expected, rtol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_reverse", [False, True])
 @pytest.mark.parametrize("kind", ["LSTMCell", "GRUCell"])
 def test_states_stay_where_a_sequence_is_over(kind, is_reverse):

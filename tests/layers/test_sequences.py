@@ -133,6 +133,7 @@ def test_a_convolution_over_images_of_several_sizes_is_that_of_each_image(size, 
     np.testing.assert_allclose(found, np.concatenate(expected), atol=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("heights", "widths"), SIZES, ids=str)
 @pytest.mark.parametrize("topks", [[1], [1, 3], [2, 4, 9]], ids=str)
 def test_the_gradient_of_means_of_the_largest_is_the_central_difference(heights, widths, topks):
@@ -250,6 +251,7 @@ def test_the_gradient_of_slicing_is_the_central_difference():
     check(lambda x, offset, length: layers.sequence_slice(x, offset, length), **given)
 
 
+@pytest.mark.slow
 def test_the_gradient_of_removing_padding_is_the_central_difference():
     given = {"x": numbers(3, 4, 2), "length": np.array([4, 0, 2])}
     check(lambda x, length: layers.sequence_unpad(x, length), **given)

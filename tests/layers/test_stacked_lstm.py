@@ -54,6 +54,7 @@ def by_loop(x, h, c, flat, hidden, count, directions):
     return x, *(np.array(kind) for kind in zip(*ends, strict=True))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("count", "directions"), [(1, 1), (1, 2), (3, 1), (2, 2)])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_it_computes_what_a_loop_does(count, directions, dtype):

@@ -50,6 +50,7 @@ def parameters_lie_together(network, scope):
     return starts[1:] == ends[:-1]
 
 
+@pytest.mark.slow
 def test_arrays_that_are_set_are_brought_together_again():
     network = Network()
     executor, scope, other = fluid.Executor(), network.scope(), network.scope()

@@ -604,6 +604,7 @@ def test_wanted_flags_of_a_slot_of_several_variables():
     np.testing.assert_array_equal(np.concatenate(list(found.values())), [2, 3, 4, 5])
 
 
+@pytest.mark.slow
 def test_a_plan_does_not_keep_gradients_that_nobody_wants():
     with fluid.program_guard(fluid.Program(), fluid.Program()):
         loss = layers.mean(layers.fc(fluid.data("x", [4, 2]), 3))

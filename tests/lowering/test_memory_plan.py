@@ -281,6 +281,7 @@ def test_a_loop_allocates_only_what_outlives_a_round():
     assert peaks[-1] < 3 * 2**21 < peaks[0]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("_places_for_all")
 def test_loops_in_several_threads_have_memory_of_their_own():
     main, feed, *fetch = looping(2000)

@@ -23,7 +23,7 @@ from minigraph.rewrite.strategies import recipes, trainings
 
 layers = fluid.layers
 
-pytestmark = [pytest.mark.numbers, needs_numba, pytest.mark.usefixtures("new_program", "new_scope")]
+pytestmark = [pytest.mark.numbers, pytest.mark.slow, needs_numba, pytest.mark.usefixtures("new_program", "new_scope")]
 
 
 @pytest.fixture(autouse=True)
@@ -143,7 +143,6 @@ POINTWISE = {
 }
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("data_format", ["NCHW", "NHWC"])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("case", POINTWISE)
@@ -175,7 +174,6 @@ def test_the_gradient_of_a_value_without_dimensions_is_found():
     assert bits(run(executor, fetch, **feed)) == bits(run(fluid.Executor(jit=False), fetch, **feed))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("optimizer", [fluid.optimizer.SGD, fluid.optimizer.Adam])
 def test_an_update_whose_result_is_read_later_is_in_the_call(optimizer):
     """What comes after it might fail, so it does not write over the parameters."""
@@ -521,7 +519,6 @@ OPTIMIZERS = {
 }
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("max_norm", [None, 1.0])
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
@@ -640,7 +637,6 @@ def test_a_chain_is_one_call():
     assert outside(text) == [] and text.count("if native(") == 1
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize(
     "function",
@@ -707,7 +703,6 @@ def test_steps_around_a_table_see_what_it_wrote():
     assert bits(run(executor, [y, order], x=feed)) == bits(run(fluid.Executor(jit=False), [y, order], x=feed))
 
 
-@pytest.mark.slow
 def test_runs_at_the_same_time_have_memory_of_their_own():
     y = chain(fluid.data("x", [None, 3]), 200)
     executor = fluid.Executor(jit=True)
@@ -775,7 +770,6 @@ NORMALIZATIONS = {
 }
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("what", NORMALIZATIONS)
 def test_a_normalization_and_its_gradient_are_in_the_call(what):
     layer, shape = NORMALIZATIONS[what]
@@ -841,7 +835,6 @@ def test_numbers_that_were_drawn_before_a_label_that_is_ignored_are_not_drawn_ag
     np.testing.assert_allclose(*found, rtol=1e-5)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["int32", "int64"])
 @pytest.mark.parametrize("named", ["softmax_with_cross_entropy", "fused_mean_loss"])
 @pytest.mark.parametrize("classes", [3, 600])
@@ -904,7 +897,6 @@ def test_numbers_pick_elements_and_rows_in_a_table(named, dtype):
     assert bits(run(executor, fetch, w=feed, i=given)) == bits(run(fluid.Executor(), fetch, w=feed, i=given))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("rows", [5, 4000])
 @pytest.mark.parametrize("padding", [None, 1, -1])
 def test_rows_are_looked_up_in_a_table_whatever_its_size(padding, rows):
@@ -924,7 +916,6 @@ def test_rows_are_looked_up_in_a_table_whatever_its_size(padding, rows):
     assert seen[0] == seen[1]
 
 
-@pytest.mark.slow
 def test_a_label_that_is_ignored_finds_what_the_table_has_written_over():
     """The places of joined values are taken by later ones, while what was there is computed before the table."""
     x, wide, w, last = (

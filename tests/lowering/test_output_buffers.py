@@ -197,6 +197,7 @@ def test_parts_of_a_vector_have_their_shapes():
     assert all(isinstance(part, np.ndarray) and part.base is parts[0].base for part in parts)
 
 
+@pytest.mark.slow
 @WITH_AND_WITHOUT_JIT
 def test_runs_in_several_threads_get_memory_of_their_own(jit):
     clip = Clip(jit=jit)

@@ -196,6 +196,7 @@ def test_passes_of_a_users_own_see_numbers():
     assert seen == [(4, 32), (6, 32)]
 
 
+@pytest.mark.slow
 def test_runs_with_several_sizes_agree_with_new_executors():
     program, startup, loss = classifier()
 
@@ -230,6 +231,7 @@ def test_plans_share_what_keeps_its_size():
     assert all(a.arguments is b.arguments and (a.function is b.function or a.step is not b.step) for a, b in rows)
 
 
+@pytest.mark.slow
 def test_values_get_and_lose_places_in_the_block():
     program, _, loss = classifier()
     plan, places = None, set()

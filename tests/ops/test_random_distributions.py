@@ -260,6 +260,7 @@ def test_distributions_that_do_not_fit_are_refused():
                 layers.MultivariateNormalDiag([0.0, 0.0], scale)
 
 
+@pytest.mark.slow
 def test_outcomes_far_apart_have_no_entropy():
     with fluid.program_guard(fluid.Program()):
         far, even = layers.Categorical([[1000.0, 0.0]]), layers.Categorical(np.zeros((1, 4)))

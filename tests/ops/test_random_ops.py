@@ -187,6 +187,7 @@ def test_the_share_that_is_kept_is_rounded_to_float32_as_in_fluid():
     assert y.tolist() == [0.8999999761581421] * 3
 
 
+@pytest.mark.slow
 def test_the_expected_value_is_that_of_the_test():
     for name in ("downgrade_in_infer", "upscale_in_train"):
         attrs = {"dropout_prob": 0.3, "dropout_implementation": name}

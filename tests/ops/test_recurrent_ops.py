@@ -94,6 +94,7 @@ def test_a_layer_that_makes_no_sense_is_refused():
             layers.lstm_unit(x, h, x)
 
 
+@pytest.mark.slow
 def test_a_memory_learns_to_repeat_the_sign_it_saw_first():
     with fluid.program_guard(fluid.Program(), fluid.Program()), fluid.scope_guard(fluid.Scope()):
         fluid.default_startup_program().random_seed = 3

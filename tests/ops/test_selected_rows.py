@@ -167,6 +167,7 @@ def test_a_table_looked_up_twice_gets_the_rows_of_both_lookups():
     assert np.array_equal(values[True].numpy(), values[False])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("with_decay", [False, True])
 def test_no_pass_takes_rows_for_an_array(with_decay):
     """A table large enough for fusions, looked up twice: the sum of the rows, the clip and the decay stay apart."""
@@ -461,6 +462,7 @@ def test_a_gradient_may_flow_on_from_a_sparse_lookup_twice():
 # As data
 
 
+@pytest.mark.slow
 def test_text_clone_and_description_keep_the_kind():
     model = Model(dtype="float32").minimize(fluid.optimizer.SGD(0.1, grad_clip=CLIPS["global norm"]))
     assert "table@GRAD: float32[11, 4] {kind='selected_rows'} = lookup_table_v2_grad(" in str(model.main)
@@ -660,6 +662,7 @@ def chosen(is_sparse):
     return found + layers.reduce_sum(outside * 0.5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("build", [recurrent, repeated, never_repeated, chosen])
 def test_a_lookup_in_a_sub_block_has_a_sparse_gradient_too(build):
     tables = []

@@ -161,6 +161,7 @@ def test_recomputation_and_merging_go_together():
             np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-7)
 
 
+@pytest.mark.slow
 def test_training_goes_on_from_the_middle_of_a_merge(tmp_path):
     def make():
         return fluid.optimizer.GradientMergeOptimizer(fluid.optimizer.Adam(0.1), 3)

@@ -73,6 +73,7 @@ def regression(**options):
     return main, startup, [loss, top]
 
 
+@pytest.mark.slow
 def test_shards_train_like_the_whole_batch():
     rng = np.random.default_rng(0)
     feed = {"x": rng.normal(size=(8, 3)).astype("float32"), "y": rng.normal(size=(8, 1)).astype("float32")}

@@ -208,6 +208,7 @@ def test_what_several_samples_decide_is_named(make, decides, options):
         DataParallel(2, **options)(built(make)[0])
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("error:.* of all samples")
 @pytest.mark.parametrize("make", [loop, dynamic, recurrence_of_unknown_length, branches_of_rows])
 def test_loops_over_steps_are_decided_by_no_other_samples(make):

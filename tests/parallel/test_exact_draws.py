@@ -337,6 +337,7 @@ def test_numbers_with_a_seed_that_read_no_samples_are_those_without_shards():
     np.testing.assert_array_equal(exact, plain)
 
 
+@pytest.mark.slow
 def test_operators_with_one_seed_draw_the_same_in_shards_too():
     same = steps_of(lambda x: (layers.dropout(x, 0.5, seed=5), layers.dropout(x, 0.5, seed=5)), 2)
     assert all(drawn[:2] == drawn[2:] for drawn in same)
@@ -355,6 +356,7 @@ def both_kinds_in_a_loop(x):
     return fixed, free, before
 
 
+@pytest.mark.slow
 def test_a_seed_in_a_loop_fixes_every_iteration_and_no_other_draw():
     first, second, third = steps_of(both_kinds_in_a_loop, 2)
     fixed, free, before = (slice(2 * number, 2 * number + 2) for number in range(3))

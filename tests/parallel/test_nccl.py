@@ -119,6 +119,7 @@ def test_the_library_takes_the_identifier():
         NcclRank(Alone(), cupy)
 
 
+@pytest.mark.slow
 def test_ranks_that_share_a_gpu_exchange_through_the_processor(gpus):
     gpus.cuda.Device = lambda number=0: types.SimpleNamespace(use=lambda: None, pci_bus_id="0000:00:00.0")
 

@@ -110,6 +110,7 @@ def test_every_rank_may_have_the_bytes():
     assert len(set(found)) == 1
 
 
+@pytest.mark.slow
 def test_one_rank_alone_neither_saves_nor_loads(tmp_path):
     save, load = (partial(each, folder=str(tmp_path)) for each in (save_vars, load_vars))
     parallel.simulate(partial(train, ranks=2, steps=(), save=save), 2)
@@ -118,6 +119,7 @@ def test_one_rank_alone_neither_saves_nor_loads(tmp_path):
             train(0, 2, (), **options)
 
 
+@pytest.mark.slow
 def test_what_does_not_fit_is_refused(tmp_path):
     def load(executor, twin):
         for path in tmp_path.glob("fc_*moment*"):

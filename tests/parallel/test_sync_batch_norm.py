@@ -74,6 +74,7 @@ def test_ranks_train_as_one_with_the_same_statistics(sizes, dtype, layout):
         np.testing.assert_allclose(found[0][name] / scale, value / scale, atol=TOLERANCE[dtype], rtol=0, err_msg=name)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("places", [2, 4])
 def test_places_have_the_statistics_of_all_samples(places):
     found = []

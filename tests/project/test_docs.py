@@ -139,6 +139,7 @@ def test_every_strategy_is_on_the_page_on_clipping():
     assert all(f"`{name}(" in page for name in strategies - {"GradientClipBase"})
 
 
+@pytest.mark.slow
 def test_the_page_of_fluids_names_is_up_to_date():
     """After a change of names or of docs/differences.md: python tests/fluid_names_page.py."""
     assert fluid_names_page.PAGE.read_text(encoding="utf-8") == fluid_names_page.text()

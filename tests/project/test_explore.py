@@ -37,6 +37,7 @@ def test_programs_with_planted_patterns_run_as_in_the_interpreter():
         plans.case(seed)
 
 
+@pytest.mark.slow
 def test_a_plan_that_computes_something_else_is_told(monkeypatch):
     monkeypatch.setattr(plans, "difference", lambda case, executor: next(iter(case.program.roots)))
     with pytest.raises(AssertionError, match=r" is another.*\n(.*\n)*block 0"):

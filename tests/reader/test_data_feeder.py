@@ -179,6 +179,7 @@ def test_float32_takes_every_float32_as_it_is(values):
     assert feed("flat", *values).tolist() == values
 
 
+@pytest.mark.slow
 @given(st.floats(-1e30, 1e30))
 def test_float32_takes_a_python_float_rounded(value):
     assert feed("flat", value).tolist() == [float(np.float32(value))]

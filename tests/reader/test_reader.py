@@ -72,6 +72,7 @@ def test_batches_joined_are_the_samples(values, size):
     assert all(1 <= len(group) <= size for group in batches)
 
 
+@pytest.mark.slow
 @given(samples, st.integers(1, 8))
 def test_drop_last_leaves_out_only_an_incomplete_batch(values, size):
     kept = list(reader.batch(lambda: values, size, drop_last=True)())
@@ -405,6 +406,7 @@ def test_the_sudden_end_of_a_process_is_an_error_and_not_the_end_of_the_samples(
         list(reader.multiprocess_reader([ending, numbers_from(0, 2)], use_pipe=False)())
 
 
+@pytest.mark.slow
 def test_an_abandoned_run_takes_its_processes_with_it():
     def endless():
         yield os.getpid()

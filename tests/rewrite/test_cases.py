@@ -3,6 +3,7 @@
 from random import Random
 
 import numpy as np
+import pytest
 
 from minigraph import Program, rewrite
 from minigraph.rewrite.cases import Case
@@ -55,6 +56,7 @@ def names_no_fetch(program):
     return True
 
 
+@pytest.mark.slow
 def test_a_pass_that_is_wrong_where_anything_may_be_fetched_is_found():
     found = rewrite.check(names_no_fetch, programs=2000)
     assert found.program.roots is None and "any value may be fetched (roots is None)" in str(found)

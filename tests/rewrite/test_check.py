@@ -48,6 +48,7 @@ def does_nothing(program):
     return False
 
 
+@pytest.mark.slow
 def test_a_wrong_pass_is_found():
     found = rewrite.check(drops_scales)
     assert found is not None
@@ -86,6 +87,7 @@ def _fails_in_python(pick):
     return [pick(), int("one")]  # this line
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:does_nothing has changed none")
 @pytest.mark.parametrize(
     ("plant", "said"),
@@ -100,6 +102,7 @@ def test_a_plant_that_mostly_fails_is_told(plant, said):
         rewrite.check(does_nothing, programs=20, plant=[plant])
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:does_nothing has changed none")
 def test_a_plant_that_some_values_do_not_suit_is_not_told():
     with warnings.catch_warnings():
@@ -107,6 +110,7 @@ def test_a_plant_that_some_values_do_not_suit_is_not_told():
         rewrite.check(does_nothing, programs=20, plant=[lambda pick: layers.scale(pick(), float(len(pick().shape)))])
 
 
+@pytest.mark.slow
 def test_a_pass_that_warns_of_each_program_is_heard_once():
     def complains(program):
         warnings.warn(f"of {program}", stacklevel=1)
@@ -119,6 +123,7 @@ def test_a_pass_that_warns_of_each_program_is_heard_once():
     assert [str(each.message).split()[0] for each in said] == ["of", "complains", "others"]
 
 
+@pytest.mark.slow
 def test_a_pass_that_does_nothing_passes():
     with pytest.warns(UserWarning, match="does_nothing has changed none of the 20 programs"):
         assert rewrite.check(does_nothing, programs=20) is None
@@ -356,6 +361,7 @@ def test_an_error_of_a_rule_names_the_line_of_the_rule():
     assert str(found).rstrip().endswith(f"at {halves.site}")
 
 
+@pytest.mark.slow
 def test_the_fixture_shows_the_program_and_the_script(check_pass):
     with pytest.raises(AssertionError, match="drops_scales breaks this program") as caught:
         check_pass(drops_scales)

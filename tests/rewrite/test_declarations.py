@@ -113,6 +113,7 @@ def test_a_change_that_the_pass_does_not_tell_is_found():
     assert rewrite.check(freezes, programs=40, reduce=False).law == "truthful"
 
 
+@pytest.mark.slow
 def test_what_is_found_is_small_and_its_script_shows_the_declaration(capsys):
     found = rewrite.check(setting(parameters, "need_clip", True), programs=40)
     block = found.program.global_block()

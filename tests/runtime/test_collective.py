@@ -118,6 +118,7 @@ def test_a_rank_that_fails_while_it_adds_up_stops_the_others():
         run_ranks([partial(work, rank) for rank in range(3)])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("root", [0, 2])
 def test_broadcast(root):
     for shape in SHAPES:
@@ -127,6 +128,7 @@ def test_broadcast(root):
             assert np.array_equal(found, arrays[root])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ranks", [1, 2, 4])
 def test_all_gather_and_reduce_scatter(ranks):
     for shape in [(4, 3), (8, 1), (0, 2), (4,), (400, 32)]:

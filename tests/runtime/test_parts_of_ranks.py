@@ -60,6 +60,7 @@ def joined(parts, like):
     return np.concatenate([part.reshape(-1) for part in parts])[: like.size].reshape(like.shape)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("runner", [fluid.Executor, fluid.Interpreter])
 @pytest.mark.parametrize("blocks", [1, 2])
 @pytest.mark.parametrize("ranks", [1, 2, 3, 4])

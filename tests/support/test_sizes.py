@@ -31,6 +31,7 @@ def computed(seed, sizes):
     return [*answers, *known]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("chunk", range(8))
 def test_allowed_sizes_have_the_same_answers(chunk):
     for seed in range(chunk * 250, chunk * 250 + 250):

@@ -120,6 +120,7 @@ def test_random_numbers_are_kept():
     assert "fc" not in again and "mul" in again and "gaussian_random" not in again
 
 
+@pytest.mark.slow
 def test_what_is_written_again_is_not_read_too_late():
     """The counter that a segment reads is incremented after it: its old value has to be kept."""
 

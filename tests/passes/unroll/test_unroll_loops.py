@@ -279,6 +279,7 @@ LEFT_ALONE = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", LEFT_ALONE)
 def test_other_loops_stay(what):
     assert "while" in unrolled([LEFT_ALONE[what]().name])

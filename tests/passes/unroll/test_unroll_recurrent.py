@@ -101,6 +101,7 @@ def test_bits_are_kept(kind, length, reverse, trains, dtype):
         np.testing.assert_allclose(value, expected[name], rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cell", [layers.LSTMCell, layers.GRUCell])
 def test_cells_keep_their_bits(cell):
     x = data("x", 2, 5, 3, dtype="float32")

@@ -46,6 +46,7 @@ def assert_close(fetch, feed):
         np.testing.assert_allclose(new, old, rtol=0, atol=32 * np.finfo(new.dtype).eps * np.abs(old).max())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("attrs", [{}, {"origin_mode": True}, {"activation": 3, "gate_activation": 0}])
 @pytest.mark.parametrize("has_bias", [False, True])
