@@ -32,14 +32,16 @@ class NameElements(Pass):
         block = program.global_block()
         if not block.ops.of_type("write_to_array"):
             return False
-        edits = _Arrays(block).edits()
-        for op, made in edits:
-            for type, inputs, outputs, attrs in made:
-                insert_for(op, type, inputs, outputs, attrs)
-            block.remove(op)
-        if edits:
-            remove_dead(program, trims=True)  # such as gradients that flow to an element before the first run of a loop
-        return bool(edits)
+        changed = False
+        while edits := _Arrays(block).edits():
+            for op, made in edits:
+                for type, inputs, outputs, attrs in made:
+                    insert_for(op, type, inputs, outputs, attrs)
+                block.remove(op)
+            # Such as gradients that flow to an element before the first run of a loop, or what kept another array.
+            remove_dead(program, trims=True)
+            changed = True
+        return changed
 
 
 Made: TypeAlias = "tuple[str, dict[str, Any], dict[str, Any], dict[str, Any]]"

@@ -313,6 +313,19 @@ def test_an_array_is_turned_into_variables_beside_one_that_stays():
     assert_keeps_bits(Built({"x": numbers(2, 3, dtype="float32"), "n": np.array([0])}), [out.name, length.name])
 
 
+def test_an_array_is_turned_that_only_a_dead_operator_kept():
+    """The tensor of open size is not needed, and goes with the other array."""
+    y, first = fluid.data("y", [None, 1]), layers.fill_constant([1], "int64", 0)
+    layers.array_write(fluid.data("x", [1, 1]), first)
+    kept = layers.array_write(y, first)
+    layers.tensor_array_to_tensor(kept, axis=0)
+    main, read = fluid.default_main_program(), layers.array_read(kept, first)
+    main.roots = (read.name,)
+    assert NameElements().apply(main)
+    assert [op.type for op in main.global_block().ops] == ["assign", "assign"]
+    assert not NameElements().apply(main)
+
+
 def test_an_element_that_was_not_written_is_reported_by_the_run():
     array = layers.array_write(data("x", 2, 3, dtype="float32"), integer(0))
     out = layers.array_read(array, integer(2))
