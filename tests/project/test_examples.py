@@ -25,8 +25,10 @@ from minigraph.support import blas
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
-RUN_ONCE = ("char_lstm", "lenet", "ragged_lines")
-"""Examples that take so long that they run in the test of their numbers only."""
+RUN_ONCE = {
+    "adding_problem", "char_lstm", "exploding_rnn", "gradient_penalty", "lenet", "ragged_lines", "random_ferns"
+}  # fmt: skip
+"""Examples that take so long that they run in the tests of their numbers only."""
 
 RECORDED = ROOT / "tests" / "golden" / "examples"
 
