@@ -235,6 +235,16 @@ class MeanOfAll(Rules):
 
     changes_rounding: ClassVar[bool] = True
 
+    needs = (
+        *(
+            frozenset({type})
+            for type in (
+                "reduce_mean", "reduce_mean_grad", "reduce_sum", "mean", "mean_grad", "pool2d", "pool2d_grad",
+            )
+        ),
+        frozenset({"reduce_sum_grad", "scale"}),
+    )  # fmt: skip
+
     rules = (
         *(
             each

@@ -64,4 +64,6 @@ class ScaleIntoMatmul(Rules):
 
     changes_rounding: ClassVar[bool] = True
 
+    needs = (frozenset({"matmul", "scale"}), frozenset({"matmul_grad", "scale"}))
+
     rules = (*with_gradients(_of_x, *"xy"), *with_gradients(_of_y, *"xy"), *with_gradients(_of_result, *"xy"))

@@ -69,4 +69,6 @@ class TurnTransposes(Rules):
 
     changes_rounding: ClassVar[bool] = True
 
+    needs = (frozenset({"matmul", "transpose2"}),)
+
     rules = (*with_gradients(_of_x, *"xy", with_results=True), *with_gradients(_of_y, *"xy", with_results=True))

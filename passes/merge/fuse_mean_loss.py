@@ -77,4 +77,9 @@ class FuseMeanLoss(Rules):
 
     keeps_roles: ClassVar[bool] = False
 
+    needs = (
+        frozenset({"mean", "mean_grad", "softmax"}),
+        frozenset({"mean", "mean_grad", "softmax_with_cross_entropy"}),
+    )
+
     rules = (_of_probabilities, _of_logits)

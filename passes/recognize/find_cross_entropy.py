@@ -209,6 +209,13 @@ class FindCrossEntropy(Rules):
 
     changes_rounding: ClassVar[bool] = True
 
+    needs = (
+        frozenset({"elementwise_mul", "log", "one_hot", "reduce_sum"}),
+        frozenset({"elementwise_mul", "log_softmax", "one_hot", "reduce_sum"}),
+        frozenset({"index_sample", "log"}),
+        frozenset({"index_sample", "log_softmax"}),
+    )
+
     rules = tuple(
         each
         for pick in _PICKS

@@ -82,4 +82,6 @@ class WriteOutGates(Rules):
 
     changes_rounding: ClassVar[bool] = True
 
+    needs = (frozenset({"gru_unit"}),)
+
     rules = tuple(_rules())
