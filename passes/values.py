@@ -326,16 +326,18 @@ class Values(ValueTable):
         """
         self._refresh()
         results = tuple(results)
-        kept = {value.name: self.type_of(value) for value in results}
+        # In a program of an executor all values of a name have the type with which it is declared.
+        is_concrete = self.block.program.is_concrete
+        kept = {} if is_concrete else {value.name: self.type_of(value) for value in results}
         numbers = {value.name: value.number for value in results}
         ops, places = list(new), list[Operator | None]()
         for place in new.values():
             while place in old:
                 place = place._next  # type: ignore[union-attr]
             places.append(place)
-        read = self._types_read(ops, places)  # now: the tables and the operators still agree
-        made = {name for op in ops for name in op.output_arg_names}
-        left = self.types_left(old, {value for value in results if value.name in made})
+        # Now: the tables and the operators still agree.
+        read = [{}] * len(ops) if is_concrete else self._types_read(ops, places)
+        left = {} if is_concrete else self.types_left(old, _made_by(ops, results))
         with all_or_nothing():
             for op in old:
                 self.block.remove(op)
@@ -440,6 +442,12 @@ class Values(ValueTable):
                 found[main[0]] = own[0]
         missing = [slot for slot in slots if slot not in found]
         return {**found, **(self._fresh_outputs(type, missing) if missing else {})}
+
+
+def _made_by(ops: Sequence[Operator], results: Iterable[Value]) -> set[Value]:
+    """Those of `results` that one of `ops` makes."""
+    made = {name for op in ops for name in op.output_arg_names}
+    return {value for value in results if value.name in made}
 
 
 def _each_name(slots: Mapping[str, Any]) -> list[str]:

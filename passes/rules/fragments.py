@@ -63,6 +63,7 @@ class Result:
 
 Operand: TypeAlias = Placeholder | Result
 
+_STAND_INS = {"int": 0, "float": 1.0, "bool": False, "str": ""}
 _STEP = 1 << 20
 """Stand-ins for numbers differ by parts of this, so that float32 holds them exactly."""
 
@@ -121,10 +122,11 @@ class Given(PatternAttr):
 
 
 class _Untyped(Variable):
-    """A variable of which each match has another type: it has a name and no other field."""
+    """A variable of which each match has another type: it has a name, and says whether gradients flow through it."""
 
-    def __init__(self, block: Block, name: str, *_: Any, **__: Any) -> None:
+    def __init__(self, block: Block, name: str, *_: Any, stop_gradient: bool = False, **__: Any) -> None:
         self.name = name
+        self.stop_gradient = stop_gradient
 
     def __str__(self) -> str:
         return self.name
@@ -215,6 +217,8 @@ class Fragment(Block):
         """Names of placeholders."""
         self.meaning: dict[str, Operand] = {}
         """Values that the names of variables mean by now."""
+        self.parts: dict[tuple[str, ...], Sequence[Node]] = {}
+        """The operators of a replacement that serve some of its results, by the names of these, as far as asked for."""
 
     def insert(
         self,
@@ -329,9 +333,6 @@ def _how_to_capture(name: str, definition: OpDef) -> str:
     return f'Write {name}=attr() here, or a=attr("{name}") in the signature of the pattern.'
 
 
-_STAND_INS = {"int": 0, "float": 1.0, "bool": False, "str": ""}
-
-
 def traced(
     function: Callable[..., Any], given: Mapping[str, Any], what: str, is_general: bool = False
 ) -> tuple[Fragment, list[str]]:
@@ -361,8 +362,7 @@ def traced(
         if isinstance(error.__cause__, AssertionError):  # layers assert that they know the shape
             said = f"{said.partition(': ')[0]}: the shape of a placeholder is not known"
         raise RuleError(
-            f"{what} cannot be run on placeholders: {said}", site=line_within(function, error),
-            hint=_hint_for(error),
+            f"{what} cannot be run on placeholders: {said}", site=line_within(function, error), hint=_hint_for(error),
         ) from error  # fmt: skip
     results = list(returned) if isinstance(returned, tuple | list) else [returned]
     for each in results:

@@ -267,7 +267,7 @@ class Matcher:
             if known is UNSET:
                 found[place] = value
             elif known != value:
-                return self._differs(candidate, name, self.named(known), self.named(value))
+                return self._is_other(candidate, name, known, value)
         for slot, name, places in op.writes:
             names = outputs.get(name, ())
             if len(names) > len(places):
@@ -278,7 +278,7 @@ class Matcher:
                 if known is UNSET:
                     found[place] = made
                 elif known != made:
-                    return self._differs(candidate, name, self.named(known), self.named(made))
+                    return self._is_other(candidate, name, known, made)
         return not op.agreed or self._agrees(op, candidate)
 
     def _bind_several(self, slot: PatternSlot, candidate: Operator, names: tuple[str, ...]) -> bool:
@@ -298,7 +298,7 @@ class Matcher:
         """Bind a value of the pattern; False if it is bound to another one or does not have its type."""
         known = self.found[place]
         if known is not UNSET:
-            return known == value or self._differs(op, slot.name, self.named(known), self.named(value))
+            return known == value or self._is_other(op, slot.name, known, value)
         wanted = self.pattern.placeholder_types.get(place)
         if wanted is not None:
             for each in (value,) if isinstance(value, Value) else value or ():
@@ -327,6 +327,11 @@ class Matcher:
             return f"{value.name}, made by {maker.type}"
         is_written = self.values.producer(self.values._reaching(value.name, inf)) is not None
         return f"{value.name}, as it is before the block writes it" if is_written else value.name
+
+    def _is_other(self, op: Operator, slot: str, known: Any, value: Any) -> bool:
+        if self.recorder is not None:
+            self.recorder.differs(op, slot, self.named(known), self.named(value))
+        return False
 
     def _differs(self, op: Operator, slot: str, expected: Any, found: Any) -> bool:
         if self.recorder is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, KeysView
+from collections.abc import Callable, Iterator, Set
 from dataclasses import dataclass, field
 from itertools import chain, count
 from typing import Any, NamedTuple
@@ -157,9 +157,12 @@ class Pattern:
         self.limits = {place: count for place, count in self.between if not self.maker[place].shared}
         """Maximum numbers of operators that read values of which nothing else may read."""
         self.inner = tuple(self._inner())
-        """Inputs of the anchor that an operator of the pattern makes: slot and place, that operator, and its slot."""
+        """Inputs of the anchor that an operator of the pattern makes: slot, place in it, that operator, and its slot.
 
-    def is_possible(self, types: KeysView[str]) -> bool:
+        The place is None if operands commute.
+        """
+
+    def is_possible(self, types: Set[str]) -> bool:
         """Whether a block with operators of these types may have all that the pattern has."""
         if not types >= self.types:
             return False
@@ -255,12 +258,12 @@ class Pattern:
             steps += self.edges(step.op)
             yield step
 
-    def _inner(self) -> Iterator[tuple[str, int, PatternOp, str]]:
-        for slot in () if self.anchor.commutes else self.anchor.inputs:
+    def _inner(self) -> Iterator[tuple[str, int | None, PatternOp, str]]:
+        for slot in self.anchor.inputs:
             for index, value in enumerate(slot.places if slot.rest is None else slot.places[: slot.rest]):
                 if value in self.maker:
                     made = next(each.name for each in self.maker[value].outputs if value in each.places)
-                    yield slot.name, index, self.maker[value], made
+                    yield slot.name, None if self.anchor.commutes else index, self.maker[value], made
 
     def _error(self, what: str, hint: str) -> RuleError:
         return RuleError(f"the pattern of {self.name} {what}", site=site_of(self.function), hint=hint)

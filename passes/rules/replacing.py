@@ -98,10 +98,13 @@ def _needed_nodes(match: Match, fragment: Fragment, returned: Sequence[str]) -> 
     """Return the operators of the replacement that serve results which the matched operators make."""
     if None not in match.results:
         return fragment.nodes
-    wanted = [name for name, value in zip(returned, match.results, strict=True) if value is not None]
-    drawn = [chain(*node.outputs.values()) for node in fragment.nodes if is_random(node.definition.type)]
-    needed = fragment.needed_by([*wanted, *chain(*drawn)])
-    return [node for node in fragment.nodes if node.index in needed]
+    wanted = tuple([name for name, value in zip(returned, match.results, strict=True) if value is not None])
+    nodes = fragment.parts.get(wanted)
+    if nodes is None:
+        drawn = [chain(*node.outputs.values()) for node in fragment.nodes if is_random(node.definition.type)]
+        needed = fragment.needed_by([*wanted, *chain(*drawn)])
+        nodes = fragment.parts[wanted] = [node for node in fragment.nodes if node.index in needed]
+    return nodes
 
 
 def _require_old_values(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import chain
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, overload
@@ -13,7 +13,7 @@ from minigraph.ir import Block, Operator, Program, Variable
 from minigraph.passes import events
 from minigraph.passes.base import Pass
 from minigraph.passes.rules.element_types import warn_of_sets
-from minigraph.passes.rules.fragments import PREFIX, Fragment, Given, line_within, site_of, traced
+from minigraph.passes.rules.fragments import PREFIX, Fragment, Given, Placeholder, line_within, site_of, traced
 from minigraph.passes.rules.matcher import Match, MatchBeforeValues, Matcher, MatchRecorder, fits
 from minigraph.passes.rules.pattern import Pattern
 from minigraph.passes.rules.replacing import replace
@@ -27,6 +27,9 @@ if TYPE_CHECKING:  # imported when somebody asks why
     from minigraph.passes.rules.reasons import WhyNot
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+_MOST_KEPT = 64
+"""Maximum replacements of a rule that are kept, each for some values of the attributes."""
 
 
 class Rule(Pass):
@@ -50,6 +53,8 @@ class Rule(Pass):
         self._conditions: list[Callable[[Match], Any]] = []
         self._replacement: Callable[..., Any] | None = None
         self._edit: Callable[[Match], Any] | None = None
+        self._by_attrs: dict[str, tuple[Fragment, list[str]] | None] = {}
+        """Replacements that compute with attributes, by the values of these; None for one that needs more."""
 
     __eq__ = object.__eq__
     __hash__ = object.__hash__
@@ -222,11 +227,16 @@ class Rule(Pass):
     @cached_property
     def _template(self) -> tuple[Fragment, list[str]] | None:
         """The replacement for all matches; None if it depends on what only a match knows, such as types."""
+        return self._general({name: Given(name) for name in self.pattern.captured})
+
+    def _general(self, attrs: Mapping[str, Any]) -> tuple[Fragment, list[str]] | None:
+        """The replacement for all matches with these attributes; None if it depends on more than them."""
         placeholders = {each.name: each for each in self.pattern.placeholders}
-        found = [placeholders.get(name) for name in self._wanted]
-        if self._replacement is None or "m" in self._wanted or any(each and each.varies for each in found):
+        if self._replacement is None or "m" in self._wanted:
             return None
-        given = {name: placeholders.get(name) or Given(name) for name in self._wanted}
+        given = {name: placeholders.get(name) or attrs[name] for name in self._wanted}
+        if any([isinstance(each, Placeholder) and each.varies for each in given.values()]):
+            return None
         try:
             return self._checked(*traced(self._replacement, given, "", is_general=True))
         except RuleError:  # it is run for each match, which says what is wrong with it
@@ -241,7 +251,13 @@ class Rule(Pass):
 
     def _traced(self, replacement: Callable[..., Any], match: Match) -> tuple[Fragment, list[str]]:
         given = {name: match if name == "m" else getattr(match, name) for name in self._wanted}
-        return self._checked(*traced(replacement, given, f"the replacement of {self.name}"))
+        attrs = {name: each for name, each in given.items() if name in self.pattern.captured}
+        key = repr(attrs)
+        if attrs and key not in self._by_attrs:
+            if len(self._by_attrs) >= _MOST_KEPT:
+                self._by_attrs.clear()
+            self._by_attrs[key] = self._general(attrs)
+        return self._by_attrs.get(key) or self._checked(*traced(replacement, given, f"the replacement of {self.name}"))
 
     def _checked(self, fragment: Fragment, returned: list[str]) -> tuple[Fragment, list[str]]:
         """Raise if the replacement writes over what it is given, or makes variables without operators."""
@@ -343,9 +359,9 @@ class Rules(Pass):
         return frozenset.intersection(*self._type_sets) if self._type_sets else frozenset()
 
     @cached_property
-    def _parts(self) -> tuple[list[Rule], list[Pass]]:
+    def _parts(self) -> tuple[tuple[Rule, ...], list[Pass]]:
         """The rules, and the other passes."""
-        rules = [each for each in self.rules if isinstance(each, Rule)]
+        rules = tuple([each for each in self.rules if isinstance(each, Rule)])
         return rules, [each for each in self.rules if not isinstance(each, Rule)]
 
     @cached_property

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from itertools import chain
 from typing import Protocol
 
@@ -55,7 +56,10 @@ class _Anchors:
         found = self._fit(rule.pattern.anchor)
         for slot, index, maker, made in rule.pattern.inner if found else ():
             names = self._names(maker, made)
-            found = [op for op in found if op.inputs[slot][index] in names]
+            if index is not None:
+                found = [op for op in found if op.inputs[slot][index] in names]
+            else:  # operands may stand in any order
+                found = [op for op in found if not all(map(names.isdisjoint, op.inputs.values()))]
         if found and rule.asks_one:
             refused = {op for op in found if rule.refuses(op)}
             if refused:
@@ -72,6 +76,8 @@ class _Anchors:
 
     def _are_written_once(self, inputs: Mapping[str, Sequence[str]]) -> bool:
         """Whether no name is written twice, so that the type of each is that of its only value."""
+        if self.block.program.is_concrete:  # all values of a name have its type
+            return True
         if self._twice is None:
             seen: set[str] = set()
             self._twice = set()
@@ -98,11 +104,22 @@ def smallest_sets(sets: Iterable[frozenset[str]]) -> tuple[frozenset[str], ...]:
     return tuple([each for each in found if not any([other < each for other in found])])
 
 
-def _anchored(rules: Sequence[WorklistRule], block: Block) -> dict[Operator, list[WorklistRule]]:
+@lru_cache(64)
+def _types_of(rules: tuple[WorklistRule, ...]) -> frozenset[str]:
+    """The types of operators that patterns name."""
+    return frozenset(type for each in rules for type in each.pattern.all_types)
+
+
+@lru_cache(1024)
+def _possible(rules: tuple[WorklistRule, ...], types: frozenset[str]) -> Sequence[WorklistRule]:
+    """Return the rules that may match in a block with operators of these types; many programs have the same."""
+    return [each for each in rules if each.pattern.is_possible(types)]
+
+
+def _anchored(rules: tuple[WorklistRule, ...], block: Block) -> dict[Operator, list[WorklistRule]]:
     """Return the rules that may match at an operator, the last one of their patterns; in the order of the block."""
     found: dict[Operator, list[WorklistRule]] = {}
-    types = block.ops.by_type.keys()
-    some = [each for each in rules if each.pattern.is_possible(types)]
+    some = _possible(rules, _types_of(rules).intersection(block.ops.by_type))
     if not some:
         return found
     anchors = _Anchors(block)
@@ -117,12 +134,12 @@ def _values(block: Block, rules: Iterable[WorklistRule]) -> Values:
     return Values(block, [type for each in rules for type in each.pattern.all_types])
 
 
-def run(program: Program, rules: Sequence[WorklistRule]) -> bool:
+def run(program: Program, rules: tuple[WorklistRule, ...]) -> bool:
     """Run rules in all blocks; returns whether any fired."""
     return any([_run_in(block, rules) for block in program.blocks[:]])
 
 
-def _run_in(block: Block, rules: Sequence[WorklistRule]) -> bool:
+def _run_in(block: Block, rules: tuple[WorklistRule, ...]) -> bool:
     values: Values | None = None
     size, firings = len(block.ops), 0
     limit = LEAST_FIRINGS + _FIRINGS_PER_OP * size

@@ -186,3 +186,53 @@ def test_placeholders_of_one_value_have_gradients_of_their_own(wanted):
     rewritten = rewrite.Rules(*with_gradients(scaled, "x", "y"))(program)
     assert [each.type for each in rewritten.global_block().ops] != [each.type for each in program.global_block().ops]
     np.testing.assert_allclose(Interpreter().run(rewritten, feed, list(program.roots)), expected, rtol=1e-15)
+
+
+@pytest.mark.parametrize("factors", [("2.0", "3.0", "2.0"), ("-1.0", "-1.0", "-1.0")])
+def test_a_replacement_that_computes_with_attributes_runs_once_for_their_values(factors):
+    runs = []
+
+    @rule
+    def divided(x, factor=attr("scale")):
+        return op("relu", X=op("scale", X=x, scale=factor))
+
+    @divided.to
+    def _(x, factor):
+        runs.append(factor)
+        return op("scale", X=op("relu", X=x), scale=2.0 * factor)
+
+    lines = ["block 0", "  data x: float32[2]"]
+    for i, each in enumerate(factors):
+        lines += [f"  h{i}: float32[2] = scale(X=x) {{scale={each}}}", f"  y{i}: float32[2] = relu(X=h{i})"]
+    program = Program.parse("\n".join(lines))
+    program.roots = tuple(f"y{i}" for i in range(len(factors)))
+    found = [each.attr("scale") for each in divided(program).global_block().ops.of_type("scale")]
+    assert found == [2.0 * float(each) for each in factors]
+    known = [each for each in runs if isinstance(each, float)]  # a first run tries whether it needs the values
+    assert sorted(known) == sorted(map(float, {*factors}))
+
+
+def test_the_replacement_of_a_gradient_is_made_once_for_all_matches():
+    runs = []
+
+    @rule
+    def mean(x):
+        return op("reduce_mean", X=x, reduce_all=True)
+
+    @mean.to
+    def _(x):
+        runs.append(x)
+        return op("mean", X=x)
+
+    lines = ["block 0", "  data d: float32[1]"]
+    for i in range(3):
+        lines += [
+            f"  data x{i}: float32[{i + 2}]",
+            f"  x{i}@GRAD: float32[{i + 2}] = reduce_mean_grad(X=x{i}, Out@GRAD=d) {{reduce_all=True}}",
+        ]
+    program = Program.parse("\n".join(lines))
+    program.roots = tuple(f"x{i}@GRAD" for i in range(3))
+    rewritten = gradient_of(mean, "x")(program)
+    assert [each.type for each in rewritten.global_block().ops] == ["mean_grad"] * 3
+    assert [rewritten.global_block().var(f"x{i}@GRAD").shape for i in range(3)] == [(2,), (3,), (4,)]
+    assert len(runs) == 1
