@@ -76,7 +76,9 @@ def stack_grad(xp, d_y, *, axis, wanted):
 
 
 @kernel("unstack")
-def unstack(xp, x, *, axis):
+def unstack(xp, x, *, axis, num):
+    if x.shape[axis] != num:
+        raise ExecutionError(f"num is {num} but dimension {axis} of X has {x.shape[axis]} elements")
     return [part.copy() for part in xp.moveaxis(x, axis, 0)]
 
 

@@ -90,7 +90,7 @@ def _unstacked(recording: Recording, x: Symbol, axis: int, wanted: Sequence[bool
 
 
 @native("unstack")
-def unstack(recording, x, *, axis):
+def unstack(recording, x, *, axis, num):
     return (_unstacked(recording, x, axis, [True] * x.shape[axis]),)
 
 

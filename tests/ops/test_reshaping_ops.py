@@ -221,6 +221,10 @@ def test_the_number_of_slices_has_to_be_known():
         assert [y.shape for y in layers.unstack(x, 0, num=2)] == [(3,)] * 2
         with pytest.raises(ProgramError, match="no known number of slices along 0"):
             layers.unstack(x)
+        first, _ = layers.unstack(x, 0, num=2)
+        for executor, kind in ((fluid.Executor(), OpError), (fluid.Interpreter(), ExecutionError)):
+            with pytest.raises(kind, match="num is 2 but dimension 0 of X has 3 elements"):
+                executor.run(feed={"x": np.ones((3, 3), "float32")}, fetch_list=[first])
 
 
 # Repetition and padding
