@@ -212,6 +212,16 @@ class ScaleByConstants(Rules):
 
     changes_rounding: ClassVar[bool] = True
 
+    needs = (
+        *(
+            frozenset({f"elementwise_{type}{suffix}", "fill_constant"})
+            for type in ("add", "sub", "mul", "div", "pow")
+            for suffix in ("", "_grad")
+        ),
+        *(frozenset({type, "fill_constant_batch_size_like"}) for type in ("elementwise_div", "elementwise_div_grad")),
+        frozenset({"scale"}),
+    )
+
     rules = (
         *(each for type in ("add", "sub", "mul") for each in with_gradients(_rule(type), "x")),
         *POWERS_OF_NUMBERS,
