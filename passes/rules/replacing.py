@@ -13,7 +13,7 @@ from minigraph.ir.block_arguments import bind_slots
 from minigraph.ir.operator import slot_names
 from minigraph.ir.role import Role
 from minigraph.opdef import EMPTY, OpDef, definition_of, is_update
-from minigraph.passes.rewriting import is_random, served_by
+from minigraph.passes.rewriting import is_random, served_by, stops_gradient
 from minigraph.passes.rules.fragments import Fragment, Node, Result
 from minigraph.passes.rules.matcher import Match
 from minigraph.passes.values import Value, Values
@@ -65,11 +65,16 @@ def _exchange(match: Match, fragment: Fragment, returned: list[str], old: list[O
         if value is None:
             names.setdefault(name, EMPTY)
             continue
-        owner[value.name] = match.ops[number] if match.pattern.place is None else place
+        maker = match.ops[number]
+        owner[value.name] = maker if match.pattern.place is None else place
         is_made = isinstance(fragment.meaning.get(name), Result)
         if is_made and name not in names:
             names[name] = value.name
-        elif is_made or not _read_instead(value, values.read(names.get(name, name), place), values):
+        elif (
+            is_made
+            or stops_gradient(value.name, maker)
+            or not _read_instead(value, values.read(names.get(name, name), place), values)
+        ):
             copies.append((name, value.name))
     nodes = _needed_nodes(match, fragment, returned)
     places = [place] * len(nodes)

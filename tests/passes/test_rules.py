@@ -1074,3 +1074,23 @@ def test_a_replacement_reads_nothing_that_it_has_written_over(old):
 
     with pytest.raises(RuleError, match="reads p after an earlier operator has written over it"):
         of_no_velocity(replacement)(program_of(MOMENTUM, "p"))
+
+
+def test_a_result_that_keeps_gradients_back_is_copied_where_the_replacement_returns_an_operand():
+    @rewrite.rule
+    def scale_by_one(x):
+        return layers.scale(x, 1.0)
+
+    scale_by_one.to(lambda x: x)
+    main = fluid.Program()
+    with fluid.program_guard(main), fluid.unique_name.guard():
+        x, y = fluid.data("x", [2]), fluid.data("y", [2])
+        x.stop_gradient = y.stop_gradient = False
+        kept_back = layers.scale(x, 1.0)
+        kept_back.stop_gradient = True
+        product = layers.scale(y, 1.0) * kept_back
+    main.roots = (product.name,)
+    assert rewrite.Rules(scale_by_one).apply(main)
+    assert [op.type for op in main.global_block().ops] == ["assign", "elementwise_mul"]
+    with fluid.program_guard(main):
+        assert fluid.gradients([product], [x, y])[0] is None
