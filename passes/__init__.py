@@ -67,6 +67,7 @@ if TYPE_CHECKING:  # imported when they are asked for, see the end
     from minigraph.passes.recognize.fuse_global_norm import FuseGlobalNorm
     from minigraph.passes.recognize.group_convolutions import GroupConvolutions
     from minigraph.passes.sequences.pad_sequences import PadSequences
+    from minigraph.passes.unroll.compute_branches import ComputeBranches
     from minigraph.passes.unroll.name_elements import NameElements
     from minigraph.passes.unroll.number_bounds import NumberBounds
     from minigraph.passes.unroll.unroll_loops import UnrollLoops
@@ -82,6 +83,7 @@ __all__ = [
     "BroadcastExpanded",
     "CleanUp",
     "ClipGradients",
+    "ComputeBranches",
     "FindCrossEntropy",
     "FindGlobalNorm",
     "FindGradientDescent",

@@ -55,6 +55,7 @@ from minigraph.passes.recognize.find_momentum import FindMomentum
 from minigraph.passes.recognize.find_normalizations import FindNormalizations
 from minigraph.passes.recognize.fuse_global_norm import FuseGlobalNorm
 from minigraph.passes.recognize.group_convolutions import GroupConvolutions
+from minigraph.passes.unroll.compute_branches import ComputeBranches
 from minigraph.passes.unroll.name_elements import NameElements
 from minigraph.passes.unroll.number_bounds import NumberBounds
 from minigraph.passes.unroll.unroll_loops import UnrollLoops
@@ -65,15 +66,15 @@ from minigraph.passes.unroll.write_out_units import WriteOutUnits
 # Each pass makes work for later ones: copies hide equal operators, only merged updates take the factor of a clip, and
 # readers that are dead would keep values that the last two passes want for one operator alone.
 IN_ORDER: tuple[Pass, ...] = (
-    FuseGlobalNorm(), MergeExchanges(), UnrollRecurrent(), UnrollLoops(), NameElements(), NumberBounds(),
-    WriteOutUnits(), WriteOutGates(), OrderOperands(), PickElements(), MoveFactors(), ShareGradients(),
+    FuseGlobalNorm(), MergeExchanges(), ComputeBranches(), UnrollRecurrent(), UnrollLoops(), NameElements(),
+    NumberBounds(), WriteOutUnits(), WriteOutGates(), OrderOperands(), PickElements(), MoveFactors(), ShareGradients(),
     FindCrossEntropy(), MeanOfAll(), FindNormalizations(), FoldConstants(), ScaleByConstants(), MultiplyPowers(),
     SumSquares(), BroadcastExpanded(), SliceRows(), JoinSlices(), SplitReshaped(), MoveJoins(), GroupConvolutions(),
-    FoldBatchNorms(), MatmulToMul(), TransposeWeights(), SplitProducts(), SplitOperands(), CleanUp(),
-    ScaleIntoMatmul(), TurnTransposes(), TransposeIntoMatmul(), ShareCommonSubexpressions(), FuseSoftmaxCrossEntropy(),
-    SkipJoins(), MergeMatmuls(), MergeColumnSums(), MergeProducts(), TransposeOnce(), FindGlobalNorm(),
-    FindGradientDescent(), FindMomentum(), KeepRows(), MergeElementwise(), MergeUpdates(), ShrinkInUpdate(),
-    FuseMeanLoss(), FreeAddends(), RemoveDeadOps(), WriteWhereAssigned(), FuseElementwise(), SkipAssigns(),
+    FoldBatchNorms(), MatmulToMul(), TransposeWeights(), SplitProducts(), SplitOperands(), CleanUp(), ScaleIntoMatmul(),
+    TurnTransposes(), TransposeIntoMatmul(), ShareCommonSubexpressions(), FuseSoftmaxCrossEntropy(), SkipJoins(),
+    MergeMatmuls(), MergeColumnSums(), MergeProducts(), TransposeOnce(), FindGlobalNorm(), FindGradientDescent(),
+    FindMomentum(), KeepRows(), MergeElementwise(), MergeUpdates(), ShrinkInUpdate(), FuseMeanLoss(), FreeAddends(),
+    RemoveDeadOps(), WriteWhereAssigned(), FuseElementwise(), SkipAssigns(),
 )  # fmt: skip
 """Passes that executors may apply, in the order in which they run."""
 

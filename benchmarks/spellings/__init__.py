@@ -5,7 +5,7 @@
 
 import minigraph as fluid
 
-from .by_hand import ACCUMULATION, ADAM, CLIP_BY_VALUE, DESCENT, GLOBAL_NORM, MOMENTUM, RMSPROP
+from .by_hand import ACCUMULATION, ADAM, CLIP_BY_VALUE, DESCENT, GLOBAL_NORM, MOMENTUM, RMSPROP, WARMING_UP
 from .distances import DICE, DIVERGENCE, GATED, ROOT_MEAN_SQUARE, TRIPLET
 from .elements import DIFFERENCE, GELU, INVERSE_ROOT, SWISH
 from .formulas import BIAS, CUBIC, FACTOR_ONCE, LAYER_NORM, LOG_SOFTMAX, LOSS, RESHAPE, SOFTMAX
@@ -72,6 +72,7 @@ TASKS = {
     "momentum by hand": MOMENTUM,
     "Adam by hand": ADAM,
     "RMSProp by hand": RMSPROP,
+    "warm-up": WARMING_UP,
     "accumulation": ACCUMULATION,
     "clip by value": CLIP_BY_VALUE,
     "clip by global norm": GLOBAL_NORM,

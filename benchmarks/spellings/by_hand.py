@@ -311,6 +311,16 @@ def _with_addend(grads):
     return [g * factor for g in grads]
 
 
+def _by_choice(grads):
+    norm = _norm_of(list(map(_square_sum, grads)))
+    return [g * layers.cond(norm > _number(0.5), lambda: 0.5 / norm, lambda: _number(1.0)) for g in grads]
+
+
+def _divided(grads):
+    excess = layers.elementwise_max(_norm_of(list(map(_square_sum, grads))) / 0.5, _number(1.0))
+    return [layers.elementwise_div(g, excess) for g in grads]
+
+
 def _by_global_norm(loss):
     fluid.optimizer.SGD(0.1, grad_clip=fluid.clip.GradientClipByGlobalNorm(0.5)).minimize(loss)
 
@@ -329,6 +339,8 @@ GLOBAL_NORM = Task(
         "norms": _by_norm(
             lambda grads: _limited(grads, _norm_of([layers.square(layers.sqrt(_square_sum(g))) for g in grads]))
         ),
+        "cond": _by_norm(_by_choice),
+        "divided": _by_norm(_divided),
         "addend": _by_norm(_with_addend),
     },
     apart={
@@ -339,6 +351,67 @@ GLOBAL_NORM = Task(
                 ["merged_sgd"],
             ),
         )
+    },
+    optimizer=None,
+)
+
+# Rates that rise first
+
+WARM_UP, RATE = 1000, 0.1
+
+
+def _at_rate(rate):
+    def update(loss):
+        step = layers.cast(layers.autoincreased_step_counter(), "float32")
+        fluid.optimizer.SGD(rate(step)).minimize(loss)
+
+    return _updated(update)
+
+
+def _rising(step):
+    return step * (RATE / WARM_UP)
+
+
+def _by_switch(step):
+    rate = _state("rate", [1])
+    with layers.Switch() as switch:
+        with switch.case(step < _number(WARM_UP)):
+            layers.assign(_rising(step), rate)
+        with switch.default():
+            layers.assign(_number(RATE), rate)
+    return rate
+
+
+def _by_cases(step):
+    cases = [(step < _number(WARM_UP), lambda: _rising(step))]
+    return layers.case(cases, default=lambda: _number(RATE))
+
+
+def _by_mask(step):
+    is_early = layers.cast(step < _number(WARM_UP), "float32")
+    return is_early * _rising(step) + (1.0 - is_early) * RATE
+
+
+WARMING_UP = Task(
+    LOSS.feed,
+    {
+        "Switch": _at_rate(_by_switch),
+        "cond": _at_rate(
+            lambda step: layers.cond(step < _number(WARM_UP), lambda: _rising(step), lambda: _number(RATE))
+        ),
+        "case": _at_rate(_by_cases),
+        "layer": _updated(
+            lambda loss: fluid.optimizer.SGD(layers.linear_lr_warmup(RATE, WARM_UP, 0.0, RATE)).minimize(loss)
+        ),
+        "least": _at_rate(lambda step: layers.elementwise_min(_rising(step), _number(RATE))),
+        "mask": _at_rate(_by_mask),
+    },
+    apart={
+        "least": Apart("needs no condition", differs_by(["elementwise_min"], ["less_than", "where", "fill_constant"])),
+        "mask": Apart(
+            "adds products with a mask",
+            differs_by(["cast", "elementwise_mul", "elementwise_add", "scale", "scale"], ["where", "fill_constant"]),
+        ),
     },
     optimizer=None,
 )

@@ -107,13 +107,14 @@ class BuildStrategy(_Strategy):
 
     Attributes
     ----------
-    merge_exchanges, unroll_recurrent, unroll_loops, name_elements, number_bounds, write_out_units : bool
+    merge_exchanges, compute_branches, unroll_recurrent, unroll_loops, name_elements, number_bounds : bool
+    write_out_units : bool
     pick_elements, fold_constants, slice_rows, split_reshaped, matmul_to_mul : bool
     clean_up, share_common_subexpressions, find_gradient_descent, find_momentum, merge_elementwise : bool
     merge_updates, shrink_in_update, fuse_mean_loss, free_addends, write_where_assigned : bool
     fuse_elementwise, skip_assigns : bool
-        Run `MergeExchanges`, `UnrollRecurrent`, `UnrollLoops`, `NameElements`, `NumberBounds`, `WriteOutUnits`,
-        `PickElements`, `FoldConstants`, `SliceRows`, `SplitReshaped`, `MatmulToMul`, `CleanUp`,
+        Run `MergeExchanges`, `ComputeBranches`, `UnrollRecurrent`, `UnrollLoops`, `NameElements`, `NumberBounds`,
+        `WriteOutUnits`, `PickElements`, `FoldConstants`, `SliceRows`, `SplitReshaped`, `MatmulToMul`, `CleanUp`,
         `ShareCommonSubexpressions`, `FindGradientDescent`, `FindMomentum`, `MergeElementwise`, `MergeUpdates`,
         `ShrinkInUpdate`, `FuseMeanLoss`, `FreeAddends`, `WriteWhereAssigned`, `FuseElementwise`, `SkipAssigns`; True by
         default. They keep every bit.
@@ -171,8 +172,8 @@ class BuildStrategy(_Strategy):
     >>> strategy.fuse_softmax_cross_entropy = True
     >>> strategy.fold_constants = False
     >>> [each.name for each in strategy.pipeline()]  # doctest: +NORMALIZE_WHITESPACE
-    ['FuseGlobalNorm', 'MergeExchanges', 'UnrollRecurrent', 'UnrollLoops', 'NameElements', 'NumberBounds',
-     'WriteOutUnits', 'WriteOutGates', 'OrderOperands', 'PickElements', 'MoveFactors', 'ShareGradients',
+    ['FuseGlobalNorm', 'MergeExchanges', 'ComputeBranches', 'UnrollRecurrent', 'UnrollLoops', 'NameElements',
+     'NumberBounds', 'WriteOutUnits', 'WriteOutGates', 'OrderOperands', 'PickElements', 'MoveFactors', 'ShareGradients',
      'FindCrossEntropy', 'MeanOfAll', 'FindNormalizations', 'ScaleByConstants', 'MultiplyPowers', 'SumSquares',
      'BroadcastExpanded', 'SliceRows', 'JoinSlices', 'SplitReshaped', 'MoveJoins', 'GroupConvolutions',
      'FoldBatchNorms', 'MatmulToMul', 'TransposeWeights', 'SplitProducts', 'SplitOperands', 'CleanUp',

@@ -19,17 +19,18 @@ from minigraph.passes.values import Value, Values
 from minigraph.types import DType, TensorType
 
 _FLOATS = (DType.FP32, DType.FP64)
+_GREATER, _LESS = ("greater_than", "greater_equal"), ("less_than", "less_equal")
 _TOTALS = ("elementwise_add", "reduce_sum", "squared_l2_norm", "sum")
 
 
 class FindGlobalNorm(Pass):
     """Turn ``g_i * (c / max(n, c))`` into ``clip_by_global_norm``, where n is the root of the sum of squares of all g.
 
-    With one g it becomes ``clip_by_norm``. The factor may also be ``min(c / n, 1)``, or limited to 1 by ``clip``;
-    factors and quotients may be multiples of these. Squares are added by ``reduce_sum`` of ``square``, by
-    ``squared_l2_norm`` or along joined values, and their sums by ``sum``, ``elementwise_add``, or along a ``concat`` or
-    ``stack``; the root of a sum may be squared again. A root of several such sums that is no part of a clip becomes the
-    norm of ``clip_factor``.
+    With one g it becomes ``clip_by_norm``. The factor may also be ``min(c / n, 1)``, limited to 1 by ``clip``, or
+    chosen by ``where(n > c, c / n, 1)``; factors, quotients and n may be multiples of these. Squares are added by
+    ``reduce_sum`` of ``square``, by ``squared_l2_norm`` or along joined values, and their sums by ``sum``,
+    ``elementwise_add``, or along a ``concat`` or ``stack``; the root of a sum may be squared again. A root of several
+    such sums that is no part of a clip becomes the norm of ``clip_factor``.
 
     Law: norm and products change by rounding only, as long as squares, sums and quotients are finite and no smaller
     than the smallest normal number; elsewhere the new ones are right, and zeros with a norm of 0 stay zeros. Selected
@@ -214,22 +215,47 @@ def _clip(op: Operator, root: Value, tensors: Sequence[Value], values: Values) -
 
 def _factors(root: Value, values: Values) -> Iterator[tuple[float, Value, float, bool]]:
     """Yield threshold, value, the multiple that it is of the factor of a clip, and whether it divides instead."""
-    for use in values.users(root):
-        op = use.op
-        if op.type == "elementwise_max":
-            threshold = _constant(_other(use.op, use.slot, values), values)
-            if threshold is None or not 0 < threshold < np.inf:
+    for divisor, times in _multiples(root, values):
+        for use in values.users(divisor):
+            op = use.op
+            if op.type == "elementwise_max":
+                least = _constant(_other(use.op, use.slot, values), values)
+                if least is None or not 0 < least < np.inf or not 0 < least / times < np.inf:
+                    continue
+                limited = values.output(op, "Out")
+                yield least / times, limited, 1 / least, True
+                for value, number in _quotients(limited, values):
+                    yield least / times, value, number / least, False
+        for ratio, number in _quotients(divisor, values):
+            threshold = number / times
+            if not 0 < threshold < np.inf:
                 continue
-            limited = values.output(op, "Out")
-            yield threshold, limited, 1 / threshold, True
-            for value, number in _quotients(limited, values):
-                yield threshold, value, number / threshold, False
-    for ratio, threshold in _quotients(root, values):
-        if not 0 < threshold < np.inf:
-            continue
-        for use in values.users(ratio):
-            if _limits_to_1(use.op, use.slot, values):
-                yield threshold, values.output(use.op, "Out"), 1.0, False
+            for use in values.users(ratio):
+                if _limits_to_1(use.op, use.slot, values) or _is_chosen(use.op, use.slot, root, threshold, values):
+                    yield threshold, values.output(use.op, "Out"), 1.0, False
+
+
+def _multiples(root: Value, values: Values) -> Iterator[tuple[Value, float]]:
+    """Yield the norm and its multiples, each with the number that the norm is multiplied by."""
+    yield root, 1.0
+    for use in values.users(root):
+        times = _multiple(use.op) if use.op.type == "scale" and use.slot == "X" else None
+        if times is not None and times > 0:
+            yield values.output(use.op, "Out"), times
+
+
+def _is_chosen(op: Operator, slot: str | None, root: Value, threshold: float, values: Values) -> bool:
+    """Whether `op` chooses the ratio where the norm is greater than `threshold`, and else 1."""
+    if op.type != "where" or _constant(_other(op, slot, values), values) != 1.0:
+        return False
+    test = values.producer(values.input(op, "Condition"), *_GREATER, *_LESS)
+    if test is None:
+        return False
+    given = [values.input(test, each) for each in "XY"]
+    # A norm that is equal to the threshold has the ratio 1.
+    if (test.type in _GREATER) != (slot == "X"):
+        given.reverse()
+    return given[0] == root and _constant(given[1], values) == threshold
 
 
 def _other(op: Operator, slot: str | None, values: Values) -> Value:
@@ -294,6 +320,8 @@ class _Norm:
         products = {each.tensor: each for each in self.clip.products}
         first = min((each.op for each in products.values()), key=self.values.position.__getitem__)
         outs = {tensor: self._out(each) for tensor, each in products.items()}
+        # In the order of the updates tensors are parts of one vector, which is faster to measure.
+        self.tensors.sort(key=lambda each: self._position_of_reader(products.get(each)))
         if len(self.tensors) == 1:
             ((tensor, out),) = outs.items()
             insert_for(first, "clip_by_norm", {"X": tensor.name}, {"Out": out}, {"max_norm": self.clip.threshold})
@@ -307,6 +335,11 @@ class _Norm:
                 multiple = {"scale": each.multiple}
                 insert_for(each.op, "scale", {"X": outs[tensor]}, {"Out": each.op.outputs["Out"]}, multiple)
         return [each.op for each in products.values()]
+
+    def _position_of_reader(self, product: _Product | None) -> float:
+        """The position of the first operator that reads a product."""
+        readers = () if product is None else self.values.readers[self.values.output(product.op, "Out")]
+        return min(map(self.values.position.__getitem__, readers), default=np.inf)
 
     def _out(self, product: _Product) -> str:
         (name,) = product.op.outputs["Out"]

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from minigraph import unique_name
-from minigraph.ir import Block, Operator, Program, VarKind
-from minigraph.ir.operator import renamed
-from minigraph.opdef import EMPTY, GRAD_SUFFIX, SUB_BLOCK
+from minigraph.ir import Operator, Program, VarKind
+from minigraph.opdef import GRAD_SUFFIX, SUB_BLOCK
 from minigraph.passes.base import Pass
 from minigraph.passes.canonical.dead_ops import remove_dead
 from minigraph.passes.rewriting import insert_for, redirect
+from minigraph.passes.unroll.copies import Copies, is_array
 from minigraph.passes.unroll.known_numbers import KnownNumbers
 from minigraph.passes.values import Values
 from minigraph.runtime.control_flow import BlockCall, call_of
@@ -114,13 +113,8 @@ def _has_plain_gradients(grad: WhileGrad, call: While, values: Values) -> bool:
         is_made
         and is_left
         and all(var is not None and var.kind is VarKind.LOD_TENSOR and var.dtype is not DType.FP16 for var in summed)
-        and not any(_is_array(block, name) for name in grad.saved.before)
+        and not any(is_array(block, name) for name in grad.saved.before)
     )
-
-
-def _is_array(block: Block, name: str) -> bool:
-    var = block.find_var(name)
-    return var is not None and var.kind is VarKind.LOD_TENSOR_ARRAY
 
 
 @dataclass(eq=False)
@@ -134,7 +128,7 @@ class _Loop:
         """Replace the loop and its gradients; returns the first operator in its place."""
         op = self.call.op
         before, results = op._prev, self._results()
-        copies = _Copies(self.call, op, self.call.written, {})
+        copies = Copies(self.call, op, self.call.written, {})
         saved = {name for grad in self.backward for name in grad.saved.before}
         for name in sorted(saved):
             copies.start(name, "assign", name)
@@ -160,7 +154,7 @@ class _Loop:
             value = values.written(name, op)
             readers = [each for each in values.readers[value] if each not in grads]
             is_open = values.is_live_out(value) or any(each.definition.has_hidden_names for each in readers)
-            if not _is_array(op.block, name):
+            if not is_array(op.block, name):
                 found[name] = None if is_open else readers
         return found
 
@@ -176,10 +170,10 @@ class _Loop:
         op = grad.op
         # Counters, which the sub-block counts back, begin as the loop has left them, or are copies that were kept.
         counters = {name: final.get(name, name) for name in grad.written}
-        copies = _Copies(grad, op, (*grad.written, *grad.carried), counters)
+        copies = Copies(grad, op, (*grad.written, *grad.carried), counters)
         for name in grad.carried:
             source, outer = name.removesuffix(GRAD_SUFFIX), grad.incoming.get(name)
-            if _is_array(op.block, source):
+            if is_array(op.block, source):
                 copies.start_array(name, outer)
             elif outer is not None:
                 copies.latest[name] = outer
@@ -200,64 +194,3 @@ class _Loop:
         for name in grad.written:
             insert_for(op, "assign", {"X": copies.latest[name]}, {"Out": name}, {})
         op.block.remove(op)
-
-
-class _Copies:
-    """Copies of the operators of a sub-block, which are inserted run by run before an operator.
-
-    Attributes
-    ----------
-    latest : dict
-        The names that hold, after the runs so far, the variables that go from run to run.
-    """
-
-    def __init__(self, call: BlockCall, anchor: Operator, carried: Iterable[str], latest: dict[str, str]) -> None:
-        self._body, self._anchor = call.body, anchor
-        self._tag = unique_name.generate("RUN")
-        self._carried, self.latest = tuple(carried), latest
-
-    def start(self, name: str, type: str, given: str) -> None:
-        """Let a variable have, in the next run, what an operator of this type makes of another."""
-        self.latest[name] = unique_name.generate(f"{name}@{self._tag}")
-        insert_for(self._anchor, type, {"X": given}, {"Out": self.latest[name]}, {})
-
-    def start_array(self, name: str, outer: str | None) -> None:
-        """Let the array `name` of all runs be one array, which begins like `outer`."""
-        self.latest[name] = fresh = unique_name.generate(f"{name}@{self._tag}")
-        self._declare(fresh, name)
-        if outer is None:
-            insert_for(self._anchor, "empty_array", {}, {"Out": fresh}, {"dtype": int(self._body.vars[name].dtype)})
-        else:
-            insert_for(self._anchor, "assign", {"X": outer}, {"Out": fresh}, {})
-
-    def append(self, run: int, given: Mapping[str, str]) -> dict[str, str]:
-        """Insert the operators of one run, and return the names of what it reads and computes."""
-        block = self._anchor.block
-        names = {**given, **self.latest}
-        for op in self._body.ops:
-            twin = op._twin(block)
-            twin.inputs = renamed(op.inputs, names)
-            for name in op.output_arg_names:
-                if name != EMPTY:
-                    names[name] = self._output(name, run)
-            twin.outputs = renamed(op.outputs, names)
-            twin.role_vars = tuple([names.get(name, name) for name in op.role_vars])
-            block._link(self._anchor, twin)
-        self.latest.update({name: names[name] for name in self._carried if name in names})
-        return names
-
-    def _output(self, name: str, run: int) -> str:
-        """The name under which a run writes a variable."""
-        if _is_array(self._body, name) and (name in self.latest or name not in self._body.vars):
-            return self.latest.get(name, name)
-        found = f"{name}@{self._tag}.{run}"
-        self._declare(found, name)
-        return found
-
-    def _declare(self, name: str, like: str) -> None:
-        block = self._anchor.block
-        if name not in block.vars:
-            original = self._body.find_var(like)
-            assert original is not None
-            var = block.vars[name] = original._copy_to(block)
-            var.name, var.is_data = name, False

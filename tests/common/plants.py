@@ -119,6 +119,25 @@ def loops(pick):
     return [state, old]
 
 
+def branches(pick):
+    """Cases of which one writes a number, and a choice between two numbers."""
+    number = layers.reshape(layers.reduce_mean(_matrix(pick, 2, 2)), [1])
+    limits = [layers.fill_constant([1], "float32", limit) for limit in (0.0, 0.1)]
+    chosen = layers.create_global_var([1], 0.5, "float32", persistable=pick.choose.random() < 0.5)
+    if pick.choose.random() < 0.5:
+        layers.assign(number, chosen)
+    with layers.Switch() as switch:
+        for limit in limits[: pick.choose.choice((1, 2))]:
+            with switch.case(number < limit):
+                layers.assign(layers.tanh(number) * 2.0, chosen)
+        if pick.choose.random() < 0.7:
+            with switch.default():
+                layers.assign(chosen - number, chosen)
+    other = layers.cond(number < limits[1], lambda: 0.5 / (number + 2.0), lambda: limits[0])
+    other.stop_gradient = True
+    return [chosen, other]
+
+
 def arrays(pick):
     """Elements of an array, of which one is written twice."""
     array, x = layers.create_array("float32"), _matrix(pick, 2, 3)
@@ -250,8 +269,8 @@ def two_parameters(pick):
 
 
 PLANTS = {
-    "FindCrossEntropy": entropy, "FindGlobalNorm": clips, "FindGradientDescent": updates, "FindMomentum": updates,
-    "FoldBatchNorms": tested_norms, "FuseMeanLoss": losses,
+    "ComputeBranches": branches, "FindCrossEntropy": entropy, "FindGlobalNorm": clips, "FindGradientDescent": updates,
+    "FindMomentum": updates, "FoldBatchNorms": tested_norms, "FuseMeanLoss": losses,
     "FuseSoftmaxCrossEntropy": losses, "GroupConvolutions": grouped_convolutions, "JoinSlices": slices,
     "KeepRows": looked_up_rows, "MergeColumnSums": network, "MergeElementwise": updates,
     "MergeMatmuls": network, "MergeProducts": network, "MoveFactors": multiples, "MoveJoins": grouped_activations,

@@ -9,6 +9,7 @@ from pass_laws import assert_linear, with_and_without
 
 import minigraph as fluid
 from minigraph import layers
+from minigraph.layer_helper import emit
 from minigraph.passes import CleanUp, FindGlobalNorm, FoldConstants, MultiplyPowers
 
 pytestmark = [pytest.mark.numbers, pytest.mark.usefixtures("new_program")]
@@ -23,6 +24,10 @@ def number(value, dtype="float32"):
 
 def square_sum(g):
     return layers.reduce_sum(layers.square(g))
+
+
+def where(condition, x, y):
+    return emit("where", Condition=condition, X=x, Y=y)
 
 
 def along_dimensions(g):
@@ -56,6 +61,11 @@ FACTORS = {
     "threshold first": lambda n, c: c / layers.elementwise_max(c, n),
     "least": lambda n, c: layers.elementwise_min(c / n, number(1.0, n.dtype)),
     "clip": lambda n, c: layers.clip(c / n, 0.0, 1.0),
+    "multiple": lambda n, c: 1.0 / layers.elementwise_max(n / CLIP, number(1.0, n.dtype)),
+    "multiple, least": lambda n, c: layers.elementwise_min(1.0 / (n / CLIP), number(1.0, n.dtype)),
+    "chosen": lambda n, c: where(n > c, c / n, number(1.0, n.dtype)),
+    "chosen if less": lambda n, c: where(c < n, c / n, number(1.0, n.dtype)),
+    "chosen if not": lambda n, c: where(n <= c, number(1.0, n.dtype), c / n),
 }
 PRODUCTS = {
     "product": lambda gs, n, c: [g * (c / layers.elementwise_max(n, c)) for g in gs],
@@ -175,6 +185,14 @@ def two_thresholds(gs):
     return [n] + [g * (c / layers.elementwise_max(n, c)) for g, c in zip(gs, map(number, (1.0, 2.0, 3.0)), strict=True)]
 
 
+def chosen_if_less(gs):
+    return clipped(gs, TOTALS["sums"], lambda n, c: where(n < c, c / n, number(1.0)))
+
+
+def chosen_at_another_norm(gs):
+    return clipped(gs, TOTALS["sums"], lambda n, c: where(n > number(0.4), c / n, number(1.0)))
+
+
 def written_again(gs):
     g = layers.assign(gs[0])
     n = layers.sqrt(layers.sums([square_sum(g), square_sum(gs[1])]))
@@ -189,7 +207,15 @@ def sum_that_others_read(gs):
 
 OTHERS = {
     each.__name__: each
-    for each in (twice_counted, other_threshold, two_thresholds, written_again, sum_that_others_read)
+    for each in (
+        twice_counted,
+        other_threshold,
+        two_thresholds,
+        chosen_if_less,
+        chosen_at_another_norm,
+        written_again,
+        sum_that_others_read,
+    )
 }
 
 
