@@ -288,7 +288,7 @@ def _of_channels(x: Any, channels: int, dtype: DType, epsilon: float) -> Any:
 def _batch_norm(x: Any, scale: Any, bias: Any, mean: Any, variance: Any, epsilon: Any) -> Any:
     results = ["Y", "MeanOut", "VarianceOut", "SavedMean", "SavedVariance"]
     given = {"X": x, "Scale": scale, "Bias": bias, "Mean": mean, "Variance": variance}
-    return op("batch_norm", **given, epsilon=epsilon, outputs=results)[0]
+    return op("batch_norm", **given, epsilon=epsilon, trainable_statistics=True, outputs=results)[0]
 
 
 def _normalized(x: Any, **more: Any) -> Any:

@@ -373,3 +373,16 @@ def test_others_stay(make):
 @pytest.mark.timing
 def test_time_is_linear():
     assert_linear(FindNormalizations(), repeated(lambda x: share(layers.exp(x))))
+
+
+@pytest.mark.usefixtures("new_program")
+def test_a_clone_for_a_test_normalizes_by_its_own_batch_too():
+    x = data("x", 8, 6, dtype="float64")
+    out, main = over(x, [0]), fluid.default_main_program()
+    main.roots, feed = (out.name,), {"x": numbers(8, 6)}
+    twin = FindNormalizations()(main)
+    assert "batch_norm" in [op.type for op in twin.global_block().ops]
+    for program in (twin, twin.clone(for_test=True)):
+        (found,) = fluid.Interpreter().run(program, feed, [out.name])
+        apart = feed["x"] - feed["x"].mean(0)
+        np.testing.assert_allclose(found, apart / np.sqrt((apart**2).mean(0) + 1e-5), rtol=1e-9)
