@@ -6,6 +6,8 @@ from minigraph.ir import Operator, Program
 from minigraph.passes.base import Pass
 from minigraph.passes.rewriting import insert_for
 
+_TYPES = ("matmul", "matmul_grad")
+
 
 class MatmulToMul(Pass):
     """Turn a ``matmul`` of rows and a matrix, without transposes and factor, into the ``mul`` that computes the same.
@@ -18,13 +20,19 @@ class MatmulToMul(Pass):
 
     def apply(self, program: Program) -> bool:
         ops = program.global_block().ops
-        found = [op for type in ("matmul", "matmul_grad") for op in ops.of_type(type) if _is_mul(op)]
-        for op in found:
+        if not any(map(ops.of_type, _TYPES)):
+            return False
+        changed = False
+        # In their order: the result of a mul may have a shape that the product after it asks for.
+        for op in [op for op in ops if op.type in _TYPES]:
+            if not _is_mul(op):
+                continue
             rank = len(op.block.vars[op.inputs["X"][0]].shape or ())
             type = op.type.replace("matmul", "mul")
             insert_for(op, type, op.inputs, op.outputs, {"x_num_col_dims": rank - 1})
             op.block.remove(op)
-        return bool(found)
+            changed = True
+        return changed
 
 
 def _is_mul(op: Operator) -> bool:

@@ -79,6 +79,8 @@ def _note(op: Operator, values: Values, transposed: dict[Value, _Transposed]) ->
     if rank < 2 or axis != [*range(rank - 2), rank - 1, rank - 2]:
         return
     value = values.input(op, "X")
+    if values.block.vars[value.name].lod_level > 0:
+        return  # a product keeps the lengths of what it reads, a transpose does not
     lasts, known = values.lasts_until(value), transposed.get(value)
     is_odd = known is not None and known.is_odd
     if known is None:

@@ -82,3 +82,12 @@ def test_time_is_linear():
         return fluid.Program.parse(text)
 
     assert_linear(MatmulToMul(), make)
+
+
+def test_a_product_whose_shape_another_one_tells_is_a_mul_too():
+    main = fluid.Program.parse(
+        "block 0\n  data x: float32[4, 4]\n  data y: float32[4, 4]\n"
+        "  z: float32[-1, 4] = matmul(X=x, Y=y)\n  out: float32[4, 4] = matmul(X=z, Y=z)"
+    )
+    assert MatmulToMul().apply(main)
+    assert [op.type for op in main.global_block().ops] == ["mul", "mul"]

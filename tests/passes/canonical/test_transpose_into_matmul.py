@@ -166,3 +166,12 @@ def test_products_read_the_first_source_that_is_there(seed):
         text = "\n  ".join(["block 0", "data y: float32[3, 3]", *lines])
         found = op_lines(TransposeIntoMatmul(), text, [line.split(" ")[0] for line in expected])
         assert [line for line in found if "matmul" in line] == expected
+
+
+@pytest.mark.usefixtures("new_program")
+def test_a_product_does_not_get_the_lengths_that_a_transpose_drops():
+    x = fluid.data("x", [None, 2], lod_level=1)
+    turned = fluid.layers.transpose(x, [1, 0])
+    out = fluid.layers.matmul(turned, turned, transpose_y=True)
+    assert out.lod_level == 0
+    assert not TransposeIntoMatmul().apply(fluid.default_main_program())
