@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 
 from minigraph import Program, rewrite
+from minigraph.passes import RemoveDeadOps
 from minigraph.rewrite.cases import Case
 from minigraph.rewrite.checking import cases_of
+from minigraph.rewrite.laws import Subject, other_values
 from minigraph.rewrite.random_programs.arrays import Drawn
 
 COUNTS = """
@@ -62,3 +64,17 @@ def test_a_pass_that_is_wrong_where_anything_may_be_fetched_is_found():
     assert found.program.roots is None and "any value may be fetched (roots is None)" in str(found)
     assert [op.type for op in found.program.global_block().ops] == ["relu"]
     assert "program.roots = None" in found.to_python()
+
+
+def test_a_parameter_that_only_a_dead_operator_reads_may_go_from_a_clone_for_a_test():
+    program = Program.parse(
+        "block 0\n  param w: float32[1]\n  data d: float32[1]\n  persist rate: float32[1]\n"
+        "  y: float32[1] = scale(X=w)\n"
+        "  w = sgd(Param=w, Grad=d, LearningRate=rate) {role='optimize'}"
+    )
+    program.roots = ("w",)
+    twin, one = RemoveDeadOps()(program), np.ones(1, "float32")
+    assert "w" in program.clone(for_test=True).global_block().vars
+    assert "w" not in twin.clone(for_test=True).global_block().vars
+    case = Case(program, {"d": one}, {"w": one, "rate": one}, 0)
+    assert other_values(Subject(RemoveDeadOps()), case, twin) is None
