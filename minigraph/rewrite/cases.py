@@ -187,11 +187,12 @@ def runs_completely(case: Case) -> bool:
     return None not in case.computed
 
 
-def has_declared_shapes(case: Case) -> bool:
-    """Whether results have the shapes that are declared.
+def has_declared_types(case: Case) -> bool:
+    """Whether results have the shapes and element types that are declared.
 
     Kernels compute some results of operands that do not fit. An example is the sum of a column of open length, which
-    turns out to be 3, and one of length 1: inference says [1, 1]. An executor refuses such a run.
+    turns out to be 3, and one of length 1: inference says [1, 1]. An executor refuses such a run. Another one is the
+    gradient of a product of integers and floats, which layers refuse to make.
     """
     block = case.program.global_block()
     writers = Counter(name for op in block.ops for name in op.output_arg_names)
@@ -204,12 +205,14 @@ def has_declared_shapes(case: Case) -> bool:
 
 
 def _fits(value: Array, var: Variable | None) -> bool:
-    """Whether a value has the shape that is declared; a run counts the rows of sequences, and makes their lengths."""
+    """Whether a value has the type that is declared; a run counts the rows of sequences, and makes their lengths."""
     if var is None or var.tensor_type is None or var.lod_level:
         return True
     declared = var.tensor_type.shape
-    return value.ndim == len(declared) and all(
-        size in (-1, actual) for size, actual in zip(declared, value.shape, strict=True)
+    return (
+        value.dtype == var.dtype.numpy
+        and value.ndim == len(declared)
+        and all(size in (-1, actual) for size, actual in zip(declared, value.shape, strict=True))
     )
 
 

@@ -17,7 +17,7 @@ import numpy as np
 from minigraph.errors import MinigraphError, Site, warn
 from minigraph.ir import Program
 from minigraph.passes.rules.element_types import warn_of_sets
-from minigraph.rewrite.cases import Case, are_same_bits, has_declared_shapes, runs_completely
+from minigraph.rewrite.cases import Case, are_same_bits, has_declared_types, runs_completely
 from minigraph.rewrite.counter_examples import CounterExample
 from minigraph.rewrite.hints import hints_of
 from minigraph.rewrite.laws import (
@@ -59,7 +59,7 @@ _OF_PROGRAMS_THAT_RUN = frozenset({"gradients", "raises", "runs", "valid"})
 It may also compute two results at once, of which nothing read the one that fails.
 """
 
-_OF_RESULTS = frozenset({"gradients", "runs", "values"})
+_OF_RESULTS = frozenset({"gradients", "raises", "runs", "values"})
 """Laws of programs whose operands fit each other."""
 
 _SECONDS_OF_ENDLESS = 20.0
@@ -230,7 +230,7 @@ def _check_one(
 
 def counts(broken: Broken, case: Case) -> bool:
     """Whether the operands of the program are such that the law holds."""
-    fits = broken.law not in _OF_RESULTS or has_declared_shapes(case)
+    fits = broken.law not in _OF_RESULTS or has_declared_types(case)
     return fits and (broken.law not in _OF_PROGRAMS_THAT_RUN or runs_completely(case))
 
 

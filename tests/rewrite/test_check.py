@@ -23,7 +23,7 @@ from minigraph.ir.default_programs import program_guard
 from minigraph.ir.verifier import verify
 from minigraph.layers.io import fluid_data as data
 from minigraph.passes import IN_ORDER
-from minigraph.rewrite.cases import Case, Rounding, has_declared_shapes, results_by_op, runs_completely
+from minigraph.rewrite.cases import Case, Rounding, has_declared_types, results_by_op, runs_completely
 from minigraph.rewrite.checking import counts
 from minigraph.rewrite.counter_examples import _expression
 from minigraph.rewrite.laws import Subject, broken_law, computes_finite_numbers
@@ -189,8 +189,19 @@ def test_a_run_whose_operands_do_not_fit_is_no_alarm():
     """)
     program.roots = ("z",)
     y = np.ones((1, 1), "float32")
-    fits = [has_declared_shapes(Case(program, {"x": np.ones((rows, 1), "float32"), "y": y})) for rows in (1, 3)]
+    fits = [has_declared_types(Case(program, {"x": np.ones((rows, 1), "float32"), "y": y})) for rows in (1, 3)]
     assert fits == [True, False]
+
+
+def test_a_run_whose_element_types_do_not_fit_is_no_alarm():
+    program = Program.parse("""
+    block 0
+      data x: int32[2]
+      data y: float64[2]
+      X@GRAD=z: int32[2] = elementwise_mul_grad(X=x, Y=y, Out@GRAD=x)
+    """)
+    program.roots = ("z",)
+    assert not has_declared_types(Case(program, {"x": np.ones(2, "int32"), "y": np.ones(2)}))
 
 
 @rewrite.rule
