@@ -100,10 +100,10 @@ def _branch(op: Operator, values: Values) -> _Branch | None:
     call = call_of(op)
     if not op.attr("is_scalar_condition") or values.readers[values.output(op, "Scope")]:
         return None
-    # An input has a value whether or not the branch is run.
-    if set(op.outputs.get("Out", ())) != set(call.written) or not set(op.inputs.get("Input", ())).issuperset(
-        _read(call)
-    ):
+    read = _read(call)
+    if set(op.outputs.get("Out", ())) != set(call.written) or not read.issubset(op.inputs.get("Input", ())):
+        return None
+    if not all(_has_value(values.read(name, op), values) for name in read):
         return None
     condition = values.input(op, "Cond")
     kind = values.type_of(condition)
@@ -241,9 +241,20 @@ def _is_only_chosen(value: Value, branch: _Branch, values: Values) -> bool:
 def _has_value(value: Value, values: Values) -> bool:
     """Whether a value is there in every run, if the state of the program is."""
     maker = values.producer(value)
+    if maker is not None:
+        return not _may_leave_out(maker)
     var = values.block.find_var(value.name)
-    is_given = var is not None and (var.persistable or var.is_data or value.name not in values.block.vars)
-    return is_given if maker is None else SUB_BLOCK not in maker.attrs
+    if var is None or var.persistable or var.is_data:
+        return var is not None
+    outside = var.block.ops if var.block is not values.block else ()
+    makers = [op for op in outside if value.name in op.output_arg_names]
+    # An operator with a sub-block may leave a name as it was, not without the value that it has.
+    return bool(makers) and not _may_leave_out(makers[0]) and all(op.type != "select_output" for op in makers)
+
+
+def _may_leave_out(op: Operator) -> bool:
+    """Whether an operator may leave a result without a value."""
+    return SUB_BLOCK in op.attrs or op.type == "select_output"
 
 
 def _emit(cases: Sequence[_Branch], results: Sequence[_Result]) -> None:
@@ -316,5 +327,5 @@ def _choices(block: Block, values: Values) -> Iterator[tuple[Operator, str]]:
         kind = values.type_of(condition)
         if kind is None or kind.dtype is not DType.BOOL or kind.shape != (1,) or not values.is_there(condition, op):
             continue
-        if all(maker is not None and SUB_BLOCK not in maker.attrs for maker in makers):
+        if all(maker is not None and not _may_leave_out(maker) for maker in makers):
             yield op, condition.name

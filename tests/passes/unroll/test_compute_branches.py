@@ -148,3 +148,18 @@ def test_conditions_of_two_are_found():
     y = layers.cond(both, lambda: x * 2.0, lambda: number(1.0))
     assert left([y])["conditional_block"] == 0
     assert_equal_results([y], FEEDS)
+
+
+def test_a_branch_that_reads_what_another_run_may_lack_stays():
+    """Gradients of gradients through a `cond` that returns what it is given read what only one branch gets."""
+    x = data("x", 3, dtype="float64")
+    x.stop_gradient = False
+    h = layers.scale(x, 1.5)
+    out = layers.cond(layers.reduce_sum(x) < 0.0, lambda: layers.square(h), lambda: h)
+    (first,) = fluid.gradients(out, x)
+    (second,) = fluid.gradients(layers.square(first), x)
+    for sign in (-1, 1):
+        feed = {"x": sign * np.array([0.3, 0.5, 0.7])}
+        runs = [exe.run(feed=feed, fetch_list=[out, first, second]) for exe in (Interpreter(), fluid.Executor())]
+        for found, expected in zip(*runs, strict=True):
+            np.testing.assert_allclose(found, expected, rtol=1e-12)
