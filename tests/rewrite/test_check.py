@@ -8,6 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
+from random import Random
 from time import monotonic, sleep
 
 import numpy as np
@@ -24,8 +25,9 @@ from minigraph.ir.verifier import verify
 from minigraph.layers.io import fluid_data as data
 from minigraph.passes import IN_ORDER
 from minigraph.rewrite.cases import Case, Rounding, has_declared_types, results_by_op, runs_completely
-from minigraph.rewrite.checking import counts
+from minigraph.rewrite.checking import counts, draw
 from minigraph.rewrite.counter_examples import _expression
+from minigraph.rewrite.hints import hints_of
 from minigraph.rewrite.laws import Subject, broken_law, computes_finite_numbers
 from minigraph.rewrite.strategies import cases, programs
 
@@ -429,6 +431,11 @@ def test_a_script_makes_the_pass_anew(each):
 def test_a_strategy_draws_valid_programs(program):
     verify(program)
     assert program.roots
+
+
+def test_nothing_of_another_type_is_written_over_what_a_sub_block_makes():
+    """A loop of this program made what was written over: one of 40,000 that were drawn."""
+    verify(draw(Random("28678/h"), hints_of(drops_scales)).program)
 
 
 @pytest.mark.slow

@@ -424,7 +424,14 @@ class _Drawing:
         chance = self.choose.random()
         if chance < 0.2:
             is_any = chance < _OF_ANY_TYPE
-            same = [var for var in self.pool if self._may_write(var) and (is_any or var.tensor_type == type)]
+            # The type of what a sub-block makes is its declaration, which another type would write over.
+            ops = self.block.ops if is_any else ()
+            fixed = {name for op in ops if SUB_BLOCK in op.attrs for name in op.output_arg_names}
+            same = [
+                var
+                for var in self.pool
+                if self._may_write(var) and (var.tensor_type == type or (is_any and var.name not in fixed))
+            ]
             if same:
                 outputs["Out"] = [self.choose.choice(same)]
 
