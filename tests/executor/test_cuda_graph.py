@@ -218,7 +218,9 @@ PROGRAMS = {
     "it draws random numbers": lambda x: layers.dropout(x, 0.5),
     "it has an effect": lambda x: layers.Print(x),
     "its kernel reads values": lambda x: layers.gather(x, layers.cast(layers.reduce_sum(x * 0.0), "int32")),
-    "how often its block runs": lambda x: layers.cond(layers.mean(x) > 0.0, lambda: x + 1.0, lambda: x - 1.0),
+    "how often its block runs": lambda x: layers.while_loop(lambda y: layers.mean(y) > 0.0, lambda y: [y - 1.0], [x])[
+        0
+    ],
     "a shape depends on values": lambda x: layers.where(x > 0.5),
 }
 
