@@ -38,5 +38,7 @@ class MatmulToMul(Pass):
 def _is_mul(op: Operator) -> bool:
     if op.attr("transpose_X") or op.attr("transpose_Y") or op.attr("alpha") != 1:
         return False
+    if op.type == "matmul_grad" and any(op.block.vars[name].lod_level for name in op.input_arg_names):
+        return False  # the gradient of a mul has the lengths of what it belongs to
     x, y = (op.block.vars[op.inputs[slot][0]].shape or () for slot in "XY")
     return len(x) >= 2 and len(y) == 2 and -1 not in (*x, *y)

@@ -91,3 +91,11 @@ def test_a_product_whose_shape_another_one_tells_is_a_mul_too():
     )
     assert MatmulToMul().apply(main)
     assert [op.type for op in main.global_block().ops] == ["mul", "mul"]
+
+
+def test_a_gradient_gets_no_lengths():
+    main = fluid.Program.parse(
+        "block 0\n  data x: float32[1, 1]\n  data y: float32[1, 1] {lod_level=1}\n  data d: float32[1, 1]\n"
+        "  Y@GRAD=y@GRAD: float32[1, 1] = matmul_grad(X=x, Y=y, Out@GRAD=d)"
+    )
+    assert not MatmulToMul().apply(main)
