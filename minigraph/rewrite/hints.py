@@ -23,6 +23,9 @@ _LARGEST = 100.0
 _NOT_WRITTEN = frozenset({"__doc__", "__firstlineno__", "__static_attributes__", "__annotate_func__"})
 """Members of a class that say nothing of what it does. Python before 3.13 knows only the first."""
 
+_NOT_GIVEN = frozenset({"site", "_by_attrs"})
+"""Attributes of a rule that say where it stands, and what it was used for."""
+
 _OF_PYTHON = frozenset({"abc", "builtins", "dataclasses", "enum", "functools", "typing"})
 """Modules of Python whose code becomes part of classes: their words are not those of a pass."""
 
@@ -101,7 +104,7 @@ def _given(value: Any) -> Iterator[Any]:
     """
     attributes: dict[str, Any] = getattr(value, "__dict__", {})
     for name, each in attributes.items():
-        if name != "site" and not isinstance(getattr(type(value), name, None), cached_property):
+        if name not in _NOT_GIVEN and not isinstance(getattr(type(value), name, None), cached_property):
             yield each
 
 

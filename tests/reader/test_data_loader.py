@@ -300,8 +300,9 @@ def test_a_call_that_was_made_before_still_asks_the_loader(variables):
 
 
 def test_a_reader_of_its_own_variables_is_checked():
-    reader = fluid.layers.py_reader(4, [(-1, 2), (-1, 1)], ["float32", "int64"], name="mine")
-    x, y = fluid.layers.read_file(reader)
+    with fluid.unique_name.guard():
+        reader = fluid.layers.py_reader(4, [(-1, 2), (-1, 1)], ["float32", "int64"], name="mine")
+        x, y = fluid.layers.read_file(reader)
     assert [(var.name, var.shape) for var in (x, y)] == [("read_file_0.tmp_0", (-1, 2)), ("read_file_0.tmp_1", (-1, 1))]
     assert fluid.layers.double_buffer(reader) is reader
     assert fluid.layers.read_file(fluid.layers.create_py_reader_by_data(4, [x])) is x
