@@ -87,7 +87,7 @@ class Plan:
     kept_levels: tuple[tuple[str, int], ...]
     """Persistable variables that get lengths, and their number of levels, which are fetched last."""
     origin: Origin | None
-    """What plans for other sizes are made of; None if they have to be made from nothing."""
+    """The parts that plans for other sizes share; None if those have to be made from nothing."""
 
     @cached_property
     def numbers(self) -> Sequence[int]:

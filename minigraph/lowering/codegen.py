@@ -226,7 +226,7 @@ class Compiled:
 
 @dataclass(frozen=True, eq=False)
 class Origin:
-    """What plans for other sizes take over from the plan for the first sizes.
+    """The parts that plans for other sizes take over from the plan for the first sizes.
 
     They do not keep the plan itself, whose tables of C calls may be large.
     """

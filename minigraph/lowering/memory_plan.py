@@ -95,7 +95,7 @@ def plan_buffers(
 
 
 class Uses:
-    """What places depend on beside sizes: who writes and who last reads the memory of values.
+    """The operators that write the memory of values, and those that read it last; places depend on them and on sizes.
 
     A plan for other sizes asks those of the earlier plan, about that plan's values.
     """

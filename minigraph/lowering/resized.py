@@ -85,7 +85,7 @@ class Resized:
 
 
 class Resizing:
-    """What is the same in the steps of a program at all sizes.
+    """The parts of the steps of a program that all sizes share.
 
     Parameters
     ----------
@@ -114,7 +114,7 @@ class Resizing:
         )
 
     def at(self, types: Sequence[TensorType]) -> Resized | None:
-        """The steps with these types in the place of those that depend on sizes.
+        """Return the steps with other types for the values whose types depend on sizes.
 
         None if a sub-block reads or writes values of these types, or if state has one of them: which steps write over
         state depends on its sizes.

@@ -139,7 +139,7 @@ class Steps:
 
 
 def at_all_sizes(function: Callable[[Steps], _T]) -> Callable[[Steps], _T]:
-    """Keep the result of `function`, which depends on no size, for steps and those that differ in sizes only."""
+    """Compute `function` of steps once, for all sizes: no size may change its result."""
 
     @wraps(function)
     def kept(steps: Steps) -> _T:

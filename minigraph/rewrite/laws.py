@@ -278,7 +278,7 @@ def other_values(subject: Subject, case: Case, twin: Program) -> Broken | None:
     if not all([name in known for name in test.feed]):
         feed = {name: value for name, value in test.feed.items() if name in known}
         test = Case(test.program, feed, test.state, test.seed)
-    # What is only given goes from the clone with a dead operator, which was all that read it.
+    # A clone loses a parameter or a feed whose only reader was a dead operator.
     made = {name for op in test.program.global_block().ops for name in op.output_arg_names}
     left = tuple([name for name in test.fetched if name in known or name in made])
     if len(left) < len(test.fetched):

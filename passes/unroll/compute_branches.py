@@ -84,7 +84,7 @@ class _Branch(NamedTuple):
     op: Operator
     call: BlockCall
     literals: _Literals
-    """What its condition says."""
+    """The values of booleans for which the branch is run."""
 
 
 class _Result(NamedTuple):

@@ -100,7 +100,7 @@ class HadoopFiles:
         return succeeds(lambda: self._run(retry_times, *command))
 
     def _run(self, retry_times: int, *command: str | None) -> str:
-        """What hadoop prints for a command, which is tried again if it fails."""
+        """Run a command of hadoop, again if it fails, and return what it prints."""
         return self._tried(retry_times, *command).stdout.strip()
 
     def _tried(self, retry_times: int, *command: str | None) -> subprocess.CompletedProcess[str]:
